@@ -1,4 +1,4 @@
-"""`python -m experiments`: the command line."""
+"""Run the command line: `python -m experiments`."""
 
 from bayesnorm_command import end_with
 

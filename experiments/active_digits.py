@@ -1,10 +1,10 @@
-"""Does asking for labels where the posterior doubts beat asking at random? Digits, from 20 labels to 150.
+"""Compare active learning by uncertainty with random labelling, on digits, from 20 labels to 150.
 
-scikit-learn's 1,797 handwritten digits of 8x8 pixels. In every round a small batch-normalised network is trained from
-scratch on the labelled images, MCBN makes it Bayesian, and an acquisition chooses ten more images from the pool. All
-acquisitions of a seed begin with the same images and differ in nothing else. 500 images, others for every seed, are
-only ever scored. The area under a curve is its mean over the number of labels; each acquisition's is compared with
-random's seed by seed. Needs scikit-learn; the picture needs matplotlib.
+The data are scikit-learn's 1,797 handwritten digits of 8x8 pixels. In every round a small batch-normalised network is
+trained from scratch on the labelled images, MCBN makes it Bayesian, and an acquisition chooses ten more images from the
+pool. All acquisitions of a seed start with the same images and differ in nothing else. 500 images, different ones for
+every seed, are only used for scores. The area under a curve is its mean over the number of labels. Each acquisition's
+area is compared with that of random labelling, seed by seed. Needs scikit-learn; the plot needs matplotlib.
 """
 
 from __future__ import annotations
@@ -43,7 +43,7 @@ if TYPE_CHECKING:
 
 INITIAL, BATCH, BUDGET, TEST_ROWS = 20, 10, 150, 500
 HIDDEN, TRAIN_BATCH, STEPS, DRAWS = (64, 64), 10, 200, 64
-"""The network, the rows per training batch (half of the first labels), steps per training, samples per prediction."""
+"""The network, the images per training batch (half of the first labels), steps per training, samples per prediction."""
 
 ACQUISITIONS: dict[str, Acquisition] = {
     "random": Random(),
@@ -56,14 +56,14 @@ SCORES = {"accuracy": "test accuracy", "nll": "test NLL (nats)"}
 
 
 def main(
-    seeds: Annotated[int, typer.Option(min=1, help="How many runs of every acquisition.")] = 10, out: OutFolder = OUT
+    seeds: Annotated[int, typer.Option(min=1, help="Number of runs of every acquisition.")] = 10, out: OutFolder = OUT
 ) -> None:
-    """Labels asked for by uncertainty, and at random, on handwritten digits.
+    """Compare labels chosen by uncertainty and at random, on handwritten digits.
 
     \b
     python -m experiments active-digits --seeds 10 --out out
     """
-    torch.set_num_threads(1)  # networks this small only wait for a second core
+    torch.set_num_threads(1)  # such small networks only wait for a second core
     started = time.perf_counter()
     curves = learning_curves(seeds, progress=show_progress)
     show_progress("")
@@ -80,7 +80,7 @@ class LearningCurves:
 
     Args:
         labels: Numbers of labels, (k,).
-        accuracy: Share of right test labels by acquisition, (seeds, k).
+        accuracy: Fraction of correct test labels by acquisition, (seeds, k).
         nll: Negative log likelihood of the test labels by acquisition, (seeds, k).
     """
 
@@ -94,7 +94,7 @@ class LearningCurves:
         return {name: (runs[:, 1:] + runs[:, :-1]) / 2 @ steps for name, runs in getattr(self, score).items()}
 
     def against_random(self, score: str) -> dict[str, Significance]:
-        """Compare each acquisition's area with random's, seed by seed, by a paired t-test."""
+        """Compare each acquisition's area with that of random labelling, seed by seed, by a paired t-test."""
         areas = self.area(score)
         gains = {name: runs - areas["random"] for name, runs in areas.items() if name != "random"}
         return {name: significance(gain.tolist()) for name, gain in gains.items()}
@@ -119,7 +119,7 @@ class LearningCurves:
         return "\n".join(lines).rstrip()
 
     def draw(self) -> Axes:
-        """Draw accuracy and NLL side by side: means over seeds, bands of one standard error."""
+        """Plot accuracy and NLL side by side: means over seeds, bands of one standard error."""
         (axes,) = panels(1, 2)
         for ax, (score, title) in zip(axes, SCORES.items(), strict=True):
             for name, runs in getattr(self, score).items():
@@ -144,12 +144,12 @@ def learning_curves(
     steps: int = STEPS,
     progress: Callable[[str], None] | None = None,
 ) -> LearningCurves:
-    """Find the curves of every acquisition over seeds, each with its own split, first images and networks.
+    """Return the curves of every acquisition over seeds, each with its own split, first images and networks.
 
     Args:
         seeds: Number of seeds.
         budget: Labels at the end.
-        acquisitions: Acquisitions by name, "random" among them; None for `ACQUISITIONS`.
+        acquisitions: Acquisitions by name, including "random"; None for `ACQUISITIONS`.
         steps: Training steps per round.
         progress: Called with a line of text before every run.
     """
@@ -207,7 +207,7 @@ def learning_curve(
 
 
 def fit(x: Tensor, y: Tensor, *, seed: int, steps: int = STEPS) -> Posterior:
-    """Train a network from scratch, and return MCBN's posterior of it."""
+    """Train a network from scratch, and return its MCBN posterior."""
     network = paper_mlp(x.shape[1], 10, HIDDEN, eps=1e-5, seed=seed)
     epochs = max(1, round(steps / (len(x) // TRAIN_BATCH)))
     train(
@@ -229,6 +229,6 @@ def load_digits() -> tuple[Tensor, Tensor]:
     try:
         from sklearn import datasets
     except ImportError as error:
-        raise MissingExtraError("digits need scikit-learn: pip install scikit-learn pandas.") from error
+        raise MissingExtraError("The digits need scikit-learn: pip install scikit-learn pandas.") from error
     images, digits = datasets.load_digits(return_X_y=True)
     return torch.tensor(images / 16, dtype=torch.float32), torch.tensor(digits, dtype=torch.long)

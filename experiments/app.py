@@ -1,4 +1,4 @@
-"""All experiments as one application: a command per table or figure, the benchmark, and what belongs to its store.
+"""All experiments as one application: a command per table or figure, the benchmark, and its store.
 
 A new table or figure is a file or folder with a `main`, whose arguments are its options and whose docstring is its
 help, and a line here.
@@ -83,9 +83,9 @@ for title, commands in PANELS.items():
 @app.callback(invoke_without_command=True)
 def everything(
     context: typer.Context,
-    debug: Annotated[bool, typer.Option("--debug", help="Show where an error came from.")] = False,
+    debug: Annotated[bool, typer.Option("--debug", help="Print tracebacks of errors.")] = False,
 ) -> None:
-    """Compute the papers' tables and figures again, and this package's own evidence.
+    """Reproduce the papers' tables and figures, and this package's own results.
 
     \b
     python -m experiments teye-table4

@@ -1,10 +1,10 @@
-"""Every method side by side on small regression sets: how good its uncertainty is, and what it costs.
+"""Compare all methods on small regression sets: the quality of their uncertainty, and their cost.
 
-One network shape (two hidden layers of 50) and one set of training choices for all methods and sets: nothing is tuned
-per method. Of the training rows, a fifth are validation rows: they choose the best of a deterministic network's epochs,
-and each method's noise by CRPS. Test rows are scored once. Each method is judged against constant uncertainty about
-*its own* mean: 0 % is one variance for all rows, chosen on validation rows; 100 % is the best variance for every single
-row; below 0 the method's uncertainty is worse than none. UCI sets need the data folder (BAYESNORM_DATA).
+All methods and sets use one network shape (two hidden layers of 50) and the same training settings; nothing is tuned
+per method. A fifth of the training rows are validation rows: they choose the best epoch of a deterministic network, and
+each method's noise by CRPS. Test rows are scored once. Each method is compared with constant uncertainty with *its own*
+mean: 0 % is one variance for all rows, chosen on validation rows; 100 % is the best variance for every single row.
+Below 0 % the method's uncertainty is worse than constant. UCI sets need the data folder (BAYESNORM_DATA).
 """
 
 from __future__ import annotations
@@ -45,15 +45,15 @@ from .toy_regression import toy_regression
 SETS = ("toy", "yacht", "concrete", "energy")
 BATCH_SIZE, STEPS, WEIGHT_DECAY, DROPOUT, MEMBERS, DRAWS = 32, 4000, 1e-3, 0.05, 5, 200
 FAR = 3.0
-"""Inputs away from the data are test inputs, this many times as far from the training mean."""
+"""Inputs far from the data are test inputs, moved this many times as far from the training mean."""
 
 
 def main(
     sets: Annotated[list[str] | None, typer.Option("--set", help="Only this set; may be repeated.")] = None,
-    count: Annotated[int, typer.Option("--splits", min=1, help="Splits of each set.")] = 3,
+    count: Annotated[int, typer.Option("--splits", min=1, help="Number of splits of each set.")] = 3,
     out: OutFolder = OUT,
 ) -> None:
-    """Every method side by side on small regression sets, and what it costs.
+    """Compare all methods and their cost on small regression sets.
 
     All sets but the toy need the data folder.
 
@@ -61,7 +61,7 @@ def main(
     python -m experiments compare-methods --set toy --set yacht --splits 3 --out results
     """
     require_known("--set", sets or (), SETS)
-    torch.set_num_threads(1)  # networks this small only wait for a second core
+    torch.set_num_threads(1)  # such small networks only wait for a second core
     result: dict[str, object] = {"splits": count}
     for name in sets or SETS:
         found = compare(name, count, progress=show_progress)
@@ -77,12 +77,12 @@ class Score:
 
     Args:
         rmse, crps, pll: Scores of test rows, in the target's units.
-        gain_crps, gain_pll: Percent of the way from constant to perfect uncertainty.
-        coverage: Share of test rows in 95 % intervals.
-        growth: Epistemic standard deviation far from the data, over that at test rows; 0 where there is none.
-        train_seconds: Time of everything up to the posterior.
-        predict_ms: Time of a prediction of the test rows.
-        samples_per_second: Speed of samples for 256 rows.
+        gain_crps, gain_pll: Percent of the difference between constant and perfect uncertainty.
+        coverage: Fraction of test rows in 95 % intervals.
+        growth: Epistemic standard deviation far from the data, divided by that at test rows; 0 if there is none.
+        train_seconds: Time to make the posterior.
+        predict_ms: Time to predict the test rows.
+        samples_per_second: Samples per second for 256 rows.
     """
 
     rmse: float
@@ -98,7 +98,7 @@ class Score:
 
 
 class TrainedNetworks:
-    """The networks that methods need on one split, each trained once, and the seconds that took."""
+    """The networks that methods need on one split, each trained once, and their training times."""
 
     def __init__(self, split: Split, steps: int = STEPS) -> None:
         self.split = split
@@ -108,22 +108,22 @@ class TrainedNetworks:
 
     @cached_property
     def normalised(self) -> Rescaled:
-        """The MCBN paper's network."""
+        """Return the MCBN paper's network."""
         return self._trained("normalised", paper_mlp(self._features, seed=self.split.number))
 
     @cached_property
     def dropped(self) -> Rescaled:
-        """The same shape with dropout before every linear layer but the first, and no batch norm."""
+        """Return the same shape with dropout before every linear layer but the first, and no batch norm."""
         return self._trained("dropped", add_dropout(self._plain(), DROPOUT, "linear"))
 
     @cached_property
     def both(self) -> Rescaled:
-        """The same shape with batch norm and dropout."""
+        """Return the same shape with batch norm and dropout."""
         return self._trained("both", add_dropout(paper_mlp(self._features, seed=self.split.number), DROPOUT, "linear"))
 
     @cached_property
     def members(self) -> list[nn.Module]:
-        """The networks of a deep ensemble."""
+        """Return the networks of a deep ensemble."""
         seeds = [100 * self.split.number + number for number in range(MEMBERS)]
         made = [self._trained(f"member {seed}", paper_mlp(self._features, seed=seed), seed) for seed in seeds]
         self.seconds["members"] = sum(self.seconds[f"member {seed}"] for seed in seeds)
@@ -131,7 +131,7 @@ class TrainedNetworks:
 
     @cached_property
     def noise(self) -> Gaussian:
-        """The noise that variational methods train with: the validation error of the deterministic network."""
+        """Return the noise for training variational methods: the validation error of the deterministic network."""
         x, y = self.split.validation
         with torch.no_grad():
             return Gaussian(1 / float(mse_loss(self.normalised(x), y)))
@@ -142,7 +142,7 @@ class TrainedNetworks:
         return method(epochs=self.epochs, batch_size=self.batch_size).fit(network, self.split.train, self.noise)
 
     def _plain(self) -> nn.Module:
-        """Return the same shape without batch norm, whose shifts are then biases."""
+        """Return the same shape without batch norm, but with biases."""
         return plain_mlp(self._features, seed=self.split.number)
 
     @property
@@ -171,7 +171,7 @@ Maker = Callable[[TrainedNetworks], Posterior]
 
 
 def makers() -> dict[str, tuple[tuple[str, ...], Maker]]:
-    """Return methods by name: the networks that each needs trained, and how it makes its posterior of them."""
+    """Return methods by name: the trained networks that each needs, and how it makes its posterior."""
 
     def of_normalised(method: Callable[..., object], **options: object) -> Maker:
         return lambda networks: method(networks.batch_size, **options).fit(networks.normalised, networks.split.train)  # type: ignore[attr-defined]

@@ -1,11 +1,11 @@
-"""Bayesian compression (Louizos, Ullrich and Welling 2017): how small networks become, beside what was published.
+"""Bayesian compression (Louizos, Ullrich and Welling 2017): how small networks become, compared with the paper.
 
-LeNet-300-100 and LeNet-5-Caffe on MNIST and a VGG with batch norm on CIFAR-10 are trained, and then trained on under
-the group priors. Units that are noise are removed and weights rounded; thresholds and bits are chosen, for several
-tolerances, on the 5,000 training images that are held out and on 15,000 that are not, since 5,000 alone let more go
-than others allow. The smaller network is then taught by the whole one for some epochs and its weights rounded again.
-Error, sizes and multiply-adds are those of the smaller network on test images, before and after that; times are those
-of one CPU core at batches of 64.
+LeNet-300-100 and LeNet-5-Caffe on MNIST and a VGG with batch norm on CIFAR-10 are trained, and then trained further
+with the group priors. Units that are noise are removed, and weights are rounded. Thresholds and bits are chosen, for
+several tolerances, on 5,000 held-out training images and on 15,000 others, because 5,000 alone remove too much. The
+smaller network is then fine-tuned by distillation from the original one, and its weights are rounded again. Error,
+sizes and multiply-adds are those of the smaller network on test images, before and after that. Times are for batches of
+64 on one CPU core.
 """
 
 from __future__ import annotations
@@ -52,7 +52,7 @@ HELD_OUT, TIMED, COLUMNS = 5000, 64, 5
 
 
 def lenet_300_100() -> nn.Module:
-    """Return LeNet-300-100, which has linear layers only."""
+    """Return LeNet-300-100, which has only linear layers."""
     layers = [nn.Linear(784, 300), nn.ReLU(), nn.Linear(300, 100), nn.ReLU(), nn.Linear(100, 10)]
     return nn.Sequential(nn.Flatten(), *layers)
 
@@ -62,12 +62,12 @@ NETWORKS: dict[str, tuple[str, Callable[[], nn.Module]]] = {
     "lenet-5-caffe": ("mnist", partial(LeNet5, widths=(20, 50, 500), padding=0, batchnorm=False)),
     "vgg": ("cifar10", partial(VGG, 16)),
 }
-"""The set that a network is trained on, and what makes it."""
+"""The data set of a network, and the function that makes it."""
 
 PRIORS = {"normal-jeffreys": GroupNormalJeffreys, "horseshoe": GroupHorseshoe}
 
 LOOKS = {"mnist": 32, "cifar10": 4}
-"""Groups of a layer that are tried one by one, by data: a look at VGG takes long."""
+"""How many groups of a layer are tried one by one, by data set: evaluating VGG takes long."""
 
 PUBLISHED = {
     ("lenet-5-caffe", "sparse VD"): (1.0, 63, 228),
@@ -76,24 +76,23 @@ PUBLISHED = {
     ("vgg", "normal-jeffreys"): (8.6, 14, 56),
     ("vgg", "horseshoe"): (9.0, 18, 59),
 }
-"""Error in percent, and how many times smaller by pruning and with bits."""
+"""Error in percent, and compression factors by pruning and with bits."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is measured.
+    """How much to measure.
 
     Args:
-        epochs: Passes over the training images.
-        point_epochs: Passes before, in which the network is trained without uncertainty; the posterior starts from it.
-        kl_warmup: Epochs in which the divergence's weight rises.
-        learning_rate: Adam's.
+        epochs: Epochs of training the posterior.
+        point_epochs: Epochs before, in which the network is trained without uncertainty; the posterior starts from it.
+        kl_warmup: Epochs in which the weight of the divergence rises.
+        learning_rate: Learning rate of Adam.
         batch_size: Images per step.
-        images: Training images, held-out ones included; None for all.
-        taught: Epochs in which the whole network teaches the smaller one.
-        kl_weight: What the divergence counts by.
-        judged_by: Images that choose thresholds and bits: the held-out ones, and the first of training.
-        tolerances: By how much the loss on these may rise.
+        images: Training images, including held-out ones; None for all.
+        kl_weight: Weight of the divergence.
+        judged_by: Images that choose thresholds and bits: the held-out ones, and the first training images.
+        tolerances: How much the loss on these may rise.
     """
 
     epochs: int
@@ -102,7 +101,7 @@ class Preset:
     learning_rate: float
     batch_size: int = 128
     images: int | None = None
-    taught: int = 20
+    taught: int = 20  # epochs of distillation from the original network
     kl_weight: float = 1.0
     judged_by: int = 20_000
     tolerances: tuple[float, ...] = (0.001, 0.002, 0.003, 0.005, 0.01, 0.02)
@@ -112,20 +111,27 @@ PRESETS = {Size.quick: Preset(12, 3, 6, 2e-3, images=25_000, taught=1), Size.pap
 
 
 def main(
-    preset: Annotated[Size, typer.Option(help="A look on two cores, or what results come from.")] = Size.quick,
-    network: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(NETWORKS)}; by default the first.")] = None,
-    prior: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(PRIORS)}; by default both.")] = None,
-    epochs: Annotated[int | None, typer.Option(min=2, help="Other than the preset's; a half is warm-up.")] = None,
-    tolerance: Annotated[
-        list[float] | None, typer.Option(min=0.0, help="By how much the loss may rise, other than the preset's.")
+    preset: Annotated[
+        Size,
+        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
+    ] = Size.quick,
+    network: Annotated[
+        list[str] | None, typer.Option(help=f"One of {', '.join(NETWORKS)}. [default: the first]")
     ] = None,
-    kl_weight: Annotated[float, typer.Option(help="What the divergence counts by: less keeps more units.")] = 1.0,
+    prior: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(PRIORS)}. [default: both]")] = None,
+    epochs: Annotated[
+        int | None, typer.Option(min=2, help="Number of epochs; half of them are warm-up. [default: the preset's]")
+    ] = None,
+    tolerance: Annotated[
+        list[float] | None, typer.Option(min=0.0, help="How much the loss may rise. [default: the preset's]")
+    ] = None,
+    kl_weight: Annotated[float, typer.Option(help="Weight of the divergence: a lower weight keeps more units.")] = 1.0,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """How many units and bits networks need under group priors, and what that does to error and time.
+    """Measure how many units and bits networks need with group priors, and the effect on error and time.
 
-    Trains what is missing; posteriors and smaller networks stay in the folder, and so do pictures of their weights.
+    Trains missing posteriors. The folder keeps posteriors, smaller networks and plots of their weights.
 
     \b
     python -m experiments compression --network lenet-5-caffe --prior horseshoe --preset paper --out out
@@ -151,14 +157,14 @@ def main(
 
 @dataclass(frozen=True)
 class Case:
-    """A network under a prior: what was measured is kept as files.
+    """A network with a prior; results are stored in files.
 
     Args:
-        preset: How much is measured.
+        preset: How much to measure.
         network: One of `NETWORKS`.
         prior: One of `PRIORS`.
-        folder: Where files go.
-        device: Where networks run.
+        folder: Folder for files.
+        device: The device.
     """
 
     preset: Preset
@@ -168,7 +174,7 @@ class Case:
     device: str
 
     def measured(self) -> list[dict[str, Any]]:
-        """Return what each tolerance gives."""
+        """Return the results for each tolerance."""
         settings = {name: value for name, value in asdict(self.preset).items() if name != "tolerances"}
         found = []
         for tolerance in self.preset.tolerances:
@@ -178,9 +184,9 @@ class Case:
         return found
 
     def _compressed(self, tolerance: float) -> list[dict[str, Any]]:
-        """Compress the network, teach it, and return what is told of it before and after that."""
+        """Compress and distil the network, and return its numbers before and after distillation."""
         preset, transform, posterior = self.preset, transforms(self._data), self._posterior
-        self._show(f"compressing at a tolerance of {tolerance}")
+        self._show(f"compressing with a tolerance of {tolerance}")
         x, y = self._judging
         small = bn.compress(posterior, transform.scaled(x), y, tolerance=tolerance, looks=LOOKS[self._data])
         pixels, labels = images(self._data, "test", None if preset.images is None else HELD_OUT, self.device)
@@ -198,7 +204,7 @@ class Case:
 
     @cached_property
     def _posterior(self) -> Any:
-        """The posterior, trained where its file is missing."""
+        """Return the posterior, trained if its file is missing."""
         model = NETWORKS[self.network][1]().to(self.device)
         count = sum(len(x) for x, _ in self._parts)
         path = self._file(f"{self.preset.epochs}x{count}.bayesnorm")
@@ -209,12 +215,12 @@ class Case:
 
     @property
     def _data(self) -> str:
-        """The name of the images."""
+        """Return the name of the data set."""
         return NETWORKS[self.network][0]
 
     @cached_property
     def _parts(self) -> list[tuple[Tensor, Tensor]]:
-        """Training images that are seen in training, and those that are held out: the last ones."""
+        """Return the images used in training, and the held-out ones, which are the last."""
         x, y = images(self._data, "train", self.preset.images, self.device)
         count = min(HELD_OUT, len(x) // 5)
         return [(x[:-count], y[:-count]), (x[-count:], y[-count:])]
@@ -225,7 +231,7 @@ class Case:
 
     @property
     def _judging(self) -> tuple[Tensor, Tensor]:
-        """Images that choose thresholds and bits: those held out, and some that were seen."""
+        """Return the images that choose thresholds and bits: held-out ones, and some of the training images."""
         (x, y), (own_x, own_y) = self._parts
         more = max(self.preset.judged_by - len(own_x), 0)
         return torch.cat([own_x, x[:more]]), torch.cat([own_y, y[:more]])
@@ -269,7 +275,7 @@ def fit(
 
 
 def taught(small: Compressed, x: Tensor, preset: Preset, transform: CropAndFlip) -> Compressed:
-    """Return a smaller network after training by what the whole one says, its weights at their precision again."""
+    """Return a smaller network after distillation from the original one, with its weights rounded again."""
     bn.training.distill(
         small.network,
         small.before,
@@ -285,8 +291,8 @@ def taught(small: Compressed, x: Tensor, preset: Preset, transform: CropAndFlip)
 
 
 def _steps(preset: Preset, x: Tensor, transform: CropAndFlip) -> dict[str, Any]:
-    """Return how all trainings take their steps."""
-    colours = x.shape[1] > 1  # whose convolutions are large; digits take no time
+    """Return the options of training steps."""
+    colours = x.shape[1] > 1  # its convolutions are large; digits take little time
     return {
         "batch_size": preset.batch_size,
         "transform": transform,
@@ -296,7 +302,7 @@ def _steps(preset: Preset, x: Tensor, transform: CropAndFlip) -> dict[str, Any]:
 
 
 def numbers(small: Compressed, x: Tensor, y: Tensor, file: Path) -> dict[str, Any]:
-    """Return what is told of a smaller network, plain; times are those of a CPU core."""
+    """Return the numbers of a smaller network; times are for one CPU core."""
     report = small.report(x, y)
     assert report.before is not None
     assert report.after is not None
@@ -319,7 +325,7 @@ def numbers(small: Compressed, x: Tensor, y: Tensor, file: Path) -> dict[str, An
 
 
 def images(data: str, split: str, count: int | None, device: str) -> tuple[Tensor, Tensor]:
-    """Return images as bytes, digits in the 28 x 28 pixels that they have, and their labels."""
+    """Return images as bytes, digits with their 28 x 28 pixels, and labels."""
     if data == "mnist":
         pixels, labels = load_mnist(split, count)
         x, y = to_tensor(pixels), torch.from_numpy(labels).long()
@@ -329,7 +335,7 @@ def images(data: str, split: str, count: int | None, device: str) -> tuple[Tenso
 
 
 def transforms(data: str) -> CropAndFlip:
-    """Return what becomes of training images: digits are shown as they are, from 0 to 1."""
+    """Return the transform of training images; digits are only scaled to 0 to 1."""
     if data == "mnist":
         return CropAndFlip(0, flip=False)
     made = image_set(data)
@@ -337,10 +343,10 @@ def transforms(data: str) -> CropAndFlip:
 
 
 def text(rows: Sequence[dict[str, Any]]) -> str:
-    """Return the table as Markdown, published numbers beside ours."""
+    """Return a Markdown table of our and published numbers."""
     lines = [
-        "| network | prior | KL weight | tolerance | taught | error, % | pruning | with bits | multiply-adds | time "
-        "| units | bits |",
+        "| network | prior | KL weight | tolerance | distilled epochs | error, % | pruning | with bits | "
+        "multiply-adds | time | units | bits |",
         "|---" * 12 + "|",
     ]
     for network in dict.fromkeys(row["network"] for row in rows):
@@ -359,7 +365,7 @@ def text(rows: Sequence[dict[str, Any]]) -> str:
 
 
 def draw(small: Compressed, title: str) -> Figure:
-    """Draw the weights of every layer before and, below, after, each as a picture of their sizes."""
+    """Plot the absolute weights of every layer before and, below, after compression."""
     from matplotlib.ticker import MaxNLocator
 
     before, after = (dict(network.named_parameters()) for network in (small.before, small.network))
@@ -380,7 +386,7 @@ def draw(small: Compressed, title: str) -> Figure:
             for axis in (ax.xaxis, ax.yaxis):
                 axis.set_major_locator(MaxNLocator(5, integer=True))
             ax.grid(False)
-    set_figure_title(rows[0][0], f"{title}: sizes of weights, brighter is larger")
+    set_figure_title(rows[0][0], f"{title}: absolute weights, brighter is larger")
     figure = rows[0][0].get_figure(root=True)
     assert figure is not None
     return figure

@@ -1,4 +1,4 @@
-"""The way small networks on tables are trained: so many steps of Adam, down to a rate of zero along a cosine."""
+"""Train small networks on tables: some steps of Adam with a cosine schedule down to zero."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def train_steps(
         loss: As in `train`.
         steps: Steps of the optimiser.
         batch_size: Rows per step.
-        validation: Rows that are scored some twenty times; the network that does best on them is kept.
+        validation: Rows that are scored about twenty times; the network with the best score is kept.
         seed: As in `train`.
     """
     epochs = max(1, math.ceil(steps / (len(rows[0]) // batch_size)))

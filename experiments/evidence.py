@@ -1,4 +1,4 @@
-"""What experiments leave behind: numbers, with the machine that they were made on, and pictures."""
+"""Write results of experiments: numbers with a description of the machine, and plots."""
 
 from __future__ import annotations
 
@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 
 def write_numbers(path: Path, content: Mapping[str, Any], device: str = "cpu") -> None:
-    """Write an experiment's numbers as JSON, under a head that names the machine.
+    """Write an experiment's numbers as JSON, with a header that describes the machine.
 
     Args:
-        path: The file; its folder is made if it is not there.
+        path: The file; its folder is created if needed.
         content: Plain values.
         device: Where they were computed, "cpu" or "cuda".
     """
@@ -30,11 +30,11 @@ def write_numbers(path: Path, content: Mapping[str, Any], device: str = "cpu") -
 
 
 def write_picture(path: Path, picture: Axes | Figure) -> None:
-    """Write a picture as PNG, and print its path.
+    """Write a plot as PNG, and print its path.
 
     Args:
-        path: The file; its folder is made if it is not there.
-        picture: Axes, whose whole figure is meant, or a figure.
+        path: The file; its folder is created if needed.
+        picture: A figure, or axes of the figure.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     save_figure(picture, path)
@@ -42,5 +42,5 @@ def write_picture(path: Path, picture: Axes | Figure) -> None:
 
 
 def show_progress(text: str) -> None:
-    """Write what is being computed over the line that said so before."""
+    """Write a progress message over the previous one."""
     print(f"\r\033[K{text}", end="", flush=True)

@@ -1,4 +1,4 @@
-"""`python -m experiments export`: the results of an experiment as a CSV file."""
+"""`python -m experiments export`: write the results of an experiment as a CSV file."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ def main(
     store: Annotated[Path, typer.Argument(help="The file with the results.")],
     experiment: Annotated[str, typer.Option(help="The experiment whose results are written.")],
     out: Annotated[Path, typer.Option(help="The CSV file to write.")],
-    force: Annotated[bool, typer.Option("--force", help="Overwrite it.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
 ) -> None:
     """Write the results of one experiment as CSV.
 
-    Of `uci` there is a row for each run of each method, and a JSON file beside it with what the run took.
+    For `uci` there is one row per run and method, and a JSON file with the cost of the run.
 
     \b
     python -m experiments export bench.sqlite --experiment uci-paper --out uci_paper.csv
@@ -41,12 +41,12 @@ def main(
         else:
             opened.export_csv(experiment, out)
         if failed := len(opened.failures(experiment)):
-            note(f"{failed} units failed and are not in it")
+            note(f"{failed} units failed and are not in the file")
     note(f"wrote {out}")
 
 
 def _require_place(path: Path, store: Path, force: bool) -> None:
-    """Refuse, before any work, a file that cannot be written, or would be overwritten, or is the store."""
+    """Refuse, before any work, a file that cannot be written, would be overwritten, or is the store."""
     require_free(path, force)
     if path.exists() and path.samefile(store):
-        raise BayesNormError(f"--out: {path} is the store itself; another name would work.")
+        raise BayesNormError(f"--out: {path} is the store itself. Choose another name.")

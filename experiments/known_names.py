@@ -1,4 +1,4 @@
-"""Names that somebody typed."""
+"""Check names that a user typed."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ def require_known(option: str, given: Iterable[str], known: Iterable[str]) -> No
     """Refuse names that do not exist.
 
     Args:
-        option: What the user typed before the name.
-        given: The names that came.
-        known: The names that would work.
+        option: The command-line option of the name.
+        given: The given names.
+        known: The allowed names.
     """
     known = tuple(known)
     for name in given:

@@ -1,8 +1,8 @@
-"""Are uncertainty and noise told apart? Made-up tables whose noise is known, from 300 to 20,000 rows.
+"""Compare predicted noise and uncertainty with the truth on simulated tables of 300 to 20,000 rows.
 
 Targets are Friedman's function of five of eight columns plus normal noise, or a smooth function of 3 of 16 collinear
-columns with next to none. A fit has to say how large the noise is, and how large the uncertainty: the error of its mean
-against the function itself, which nobody but the maker of a table knows. New rows judge.
+columns with almost no noise. A fit predicts the noise and the epistemic uncertainty, that is, the error of its mean
+compared with the true function, which only the simulation knows. Scores are on new rows.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ from .pieces import measured_once
 Values = NDArray[np.float64]
 
 NEW_ROWS = 4000
-# Table, rows, noise, and how many seeds.
+# Table, rows, noise, and number of seeds.
 CASES: dict[Size, list[tuple[str, int, float, int]]] = {
     Size.quick: [("friedman", 300, 1.0, 1)],
     Size.paper: [
@@ -47,7 +47,7 @@ def friedman(rows: int, generator: np.random.Generator) -> tuple[Values, Values]
 
 
 def collinear(rows: int, generator: np.random.Generator) -> tuple[Values, Values]:
-    """Return 16 inputs that four directions make up nearly, and a smooth function of three of them."""
+    """Return 16 inputs that are nearly combinations of four directions, and a smooth function of three of them."""
     mixing = np.random.default_rng(0).standard_normal((4, 16))
     X = generator.standard_normal((rows, 4)) @ mixing + 0.05 * generator.standard_normal((rows, 16))
     return X, np.tanh(X[:, 0]) + 0.5 * np.sin(X[:, 1]) + 0.1 * X[:, 2]
@@ -57,14 +57,16 @@ TABLES = {"friedman": friedman, "collinear": collinear}
 
 
 def main(
-    preset: Annotated[Size, typer.Option(help="One small table, or all.")] = Size.quick,
-    table: Annotated[list[str] | None, typer.Option(help=f"Of {', '.join(TABLES)}; all by default.")] = None,
+    preset: Annotated[
+        Size, typer.Option(help="How much to measure: one small table (quick), or all (paper).")
+    ] = Size.quick,
+    table: Annotated[list[str] | None, typer.Option(help=f"One of {', '.join(TABLES)}. [default: all]")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """What a fit says of noise and uncertainty, beside the truth, on made-up tables.
+    """Compare predicted noise and uncertainty with the truth on simulated tables.
 
-    Every fit is kept, and not done twice.
+    Every fit is stored and not repeated.
 
     \b
     python -m experiments known-noise --preset paper --out out
@@ -85,7 +87,7 @@ def main(
 
 
 def measured(table: str, size: int, noise: float, seed: int, **options: Any) -> dict[str, Any]:
-    """Fit one table, and return what was said beside the truth."""
+    """Fit one table, and return the predicted and the true values."""
     generator = np.random.default_rng(seed)
     X, f = TABLES[table](size, generator)
     new, truth = TABLES[table](NEW_ROWS, generator)
@@ -114,17 +116,17 @@ def measured(table: str, size: int, noise: float, seed: int, **options: Any) -> 
 
 
 def text(row: dict[str, Any]) -> str:
-    """Return a line for people."""
+    """Return a line of text for a row."""
     return (
-        f"{row['table']:10} {row['rows']:6,} rows  noise {row['said_noise']:.4g} (true {row['noise']:g})  "
-        f"uncertainty {row['said_uncertainty']:.4g} (true {row['uncertainty']:.4g})  share {row['said_share']:.2f} "
-        f"(true {row['share']:.2f})  90 % held {row['coverage']:.3f}  log likelihood {row['log_likelihood']:.2f}  "
-        f"{row['seconds']:.0f} s"
+        f"{row['table']:10} {row['rows']:6,} rows  noise {row['said_noise']:.4g} (true {row['noise']:g})  uncertainty "
+        f"{row['said_uncertainty']:.4g} (true {row['uncertainty']:.4g})  epistemic share {row['said_share']:.2f} "
+        f"(true {row['share']:.2f})  coverage of 90 % intervals {row['coverage']:.3f}  log likelihood "
+        f"{row['log_likelihood']:.2f}  {row['seconds']:.0f} s"
     )
 
 
 def summary(rows: Sequence[dict[str, Any]]) -> str:
-    """Return a table as Markdown: a line per kind of table, means over seeds, and the range of what intervals held."""
+    """Return a Markdown table: one line per kind of table, with means over seeds and the range of coverages."""
     heads = (
         "table",
         "rows",

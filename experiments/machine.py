@@ -1,4 +1,4 @@
-"""What a result was made on."""
+"""Describe the machine that a result was computed on."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from bayesnorm.cli.versions import cpu_name
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:
-    """Return hardware and versions, for the head of a results file.
+    """Return hardware and versions, for the header of a results file.
 
     Args:
         device: Where it was computed, "cpu" or "cuda".

@@ -28,10 +28,10 @@ def median_seconds(call: Callable[[], Result], repeats: int) -> tuple[float, Res
 
 
 def with_added_mib(call: Callable[[], Result]) -> tuple[Result, float]:
-    """Return a call's result, and the MiB that it adds to the process at its peak; NaN where the system is no Linux."""
+    """Return a call's result, and the MiB that it adds to the process at its peak; NaN if the system is not Linux."""
     try:
-        ctypes.CDLL(None).malloc_trim(0)  # what was freed must not hide what is taken
-        Path("/proc/self/clear_refs").write_text("5")  # forget the peak so far
+        ctypes.CDLL(None).malloc_trim(0)  # freed memory must not hide new allocations
+        Path("/proc/self/clear_refs").write_text("5")  # reset the peak
         before = resident_mib()
     except (OSError, AttributeError):
         return call(), math.nan
@@ -40,7 +40,7 @@ def with_added_mib(call: Callable[[], Result]) -> tuple[Result, float]:
 
 
 def resident_mib() -> float:
-    """Return the MiB of memory that this process has now."""
+    """Return the MiB of memory that this process uses now."""
     return _status_mib("VmRSS")
 
 

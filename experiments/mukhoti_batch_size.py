@@ -1,8 +1,8 @@
 """The batch size as a variational parameter (Mukhoti et al. 2020), on a ResNet-32 that was trained with M = 128.
 
-The ELBO over batch sizes, the same network throughout: with real batches of every size, and with effective sizes (the
-fluctuations of batches of 32, scaled). Beside it, negative log likelihood on test images, which none of this was chosen
-on, and how far real and effective sizes agree. Needs the data folder (BAYESNORM_DATA).
+The ELBO is computed over batch sizes for the same network: with real batches of every size, and with effective sizes
+(the scaled fluctuations of batches of 32). For comparison there are the negative log likelihood on test images, on
+which nothing was chosen, and the agreement of real and effective sizes. Needs the data folder (BAYESNORM_DATA).
 """
 
 from __future__ import annotations
@@ -31,10 +31,10 @@ FITTED, TRAIN_ROWS, WEIGHT_DECAY = 32, 50_000, 1e-4
 def main(
     out: OutFolder = OUT,
     device: FastestDevice = None,
-    images: Annotated[int, typer.Option(min=1, help="Training images that the bound is estimated on.")] = 5000,
+    images: Annotated[int, typer.Option(min=1, help="Number of training images for the bound.")] = 5000,
     samples: Annotated[int, typer.Option(min=2, help="Samples of every posterior.")] = 40,
 ) -> None:
-    """The ELBO over batch sizes of a trained ResNet-32 (Mukhoti et al. 2020).
+    """Compute the ELBO over batch sizes of a trained ResNet-32 (Mukhoti et al. 2020).
 
     Needs the data folder.
 
@@ -99,11 +99,11 @@ def compare(
 
     Args:
         network: The trained classifier.
-        train: Training images that batches are taken from and the bound is estimated on, and their labels.
-        test: Images and labels that nothing is chosen on.
-        batch_sizes: Batch sizes to look at.
+        train: Training images for batches and for the bound, and their labels.
+        test: Images and labels on which nothing is chosen.
+        batch_sizes: Batch sizes to compare.
         samples: Samples of every posterior.
-        train_rows: Rows that the network was trained on, of which `train` may be a part.
+        train_rows: Number of images that the network was trained on; `train` may be a part of them.
     """
 
     def real(size: int) -> Any:

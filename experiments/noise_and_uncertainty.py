@@ -1,9 +1,9 @@
-"""Does the noise of a regression rise with the samples' uncertainty, as a softmax's temperature does?
+"""Test whether the noise of a regression should rise with the samples' variance, as a softmax's temperature does.
 
-log noise(x) = a + b z(x), with z the standardised logarithm of the variance of MCBN's samples, from 0 to 2 or from -2 to
-2; a and b are fitted on validation rows by the likelihood, b with the prior that `calibrate` gives a classifier's slope
-and without. Beside it one constant noise, whose predictive is N(mean, variance of the samples + noise^2), as theirs is.
-Networks are small ones on the UCI sets, split as in the MCBN paper; test rows judge.
+log noise(x) = a + b z(x), where z is the standardised logarithm of the variance of MCBN's samples, from 0 to 2 or from
+-2 to 2. a and b are fitted on validation rows by the likelihood, b with and without the prior that `calibrate` uses for
+a classifier's slope. The comparison is one constant noise. In all cases the predictive is N(mean, variance of the
+samples + noise^2). Networks are small ones on the UCI sets, split as in the MCBN paper; scores are on test rows.
 """
 
 from __future__ import annotations
@@ -33,15 +33,17 @@ STEPS = {Size.quick: 200, Size.paper: 3000}
 SPLITS = {Size.quick: 1, Size.paper: 5}
 CONSTANT = "constant noise"
 FORMS = {"rising": (0.0, PRIOR), "rising, no prior": (0.0, math.inf), "both ways, no prior": (-2.0, math.inf)}
-"""The least z and the prior's standard deviation of b, by name."""
+"""The smallest z and the prior's standard deviation of b, by name."""
 
 
 def main(
-    preset: Annotated[Size, typer.Option(help="A look, or five splits of every set.")] = Size.quick,
-    sets: Annotated[list[str] | None, typer.Option("--set", help="UCI sets; all by default.")] = None,
+    preset: Annotated[
+        Size, typer.Option(help="How much to measure: a short test (quick), or five splits of every set (paper).")
+    ] = Size.quick,
+    sets: Annotated[list[str] | None, typer.Option("--set", help="UCI sets. [default: all]")] = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Noise that rises with uncertainty beside constant noise, on the UCI sets.
+    """Compare noise that rises with uncertainty with constant noise, on the UCI sets.
 
     \b
     python -m experiments noise-and-uncertainty --preset paper --out out
@@ -115,7 +117,7 @@ def summary(name: str, form: str, splits: list[dict[str, dict[str, Any]]]) -> di
 
 
 def text(row: dict[str, Any]) -> str:
-    """Return a line for people."""
+    """Return a line of text for a row."""
     scores = (
         f"{score.upper()} {row[score]:8.4f} ({row[f'{score}_difference']:+.4f} ± {row[f'{score}_standard_error']:.4f})"
         for score in ("nll", "crps")

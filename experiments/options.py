@@ -1,4 +1,4 @@
-"""Options that several experiments have."""
+"""Options of several experiments."""
 
 from __future__ import annotations
 
@@ -10,26 +10,26 @@ import torch
 import typer
 
 OUT = Path("out")
-OutFolder = Annotated[Path, typer.Option("--out", help="Folder for what is written; made if it is not there.")]
+OutFolder = Annotated[Path, typer.Option("--out", help="Output folder; created if needed.")]
 """The type of the option --out, whose default is `OUT`."""
 
 
 class Size(StrEnum):
-    """How much is measured: a look on two cores, or what results come from."""
+    """How much to measure: a short test on two cores (quick), or the documented results (paper)."""
 
     quick = "quick"
     paper = "paper"
 
 
 class Device(StrEnum):
-    """Where networks run."""
+    """The device."""
 
     cpu = "cpu"
     cuda = "cuda"
 
 
 class Compiled(StrEnum):
-    """How steps of training run."""
+    """How training steps run."""
 
     no = "no"
     graph = "graph"
@@ -39,25 +39,25 @@ class Compiled(StrEnum):
 
     @property
     def mode(self) -> bool | str:
-        """What `bayesnorm.training.train` calls it."""
+        """Return the value for `bayesnorm.training.train`."""
         return False if self is Compiled.no else str(self)
 
 
 CompiledSteps = Annotated[
     Compiled,
-    typer.Option("--compiled", help="How steps run: recorded where there is a GPU, or in a mode of torch.compile."),
+    typer.Option("--compiled", help="How training steps run: recorded on a GPU, or in a mode of torch.compile."),
 ]
 """The type of the option --compiled, whose default is `Compiled.graph`."""
 
-Workers = Annotated[int, typer.Option(min=1, help="Networks that are trained at once, each by a process.")]
+Workers = Annotated[
+    int, typer.Option(min=1, help="Number of networks that are trained at once, each in its own process.")
+]
 """The type of the option --workers of experiments that train networks, whose default is 1."""
 
-FastestDevice = Annotated[
-    Device | None, typer.Option("--device", help="Where networks run; by default cuda where there is a GPU.")
-]
+FastestDevice = Annotated[Device | None, typer.Option("--device", help="The device. [default: cuda if there is a GPU]")]
 """The type of the option --device, whose default is None; see `fastest`."""
 
 
 def fastest(device: Device | None) -> str:
-    """Return the name of the given device, or of the GPU where there is one."""
+    """Return the name of the given device, or of the GPU if there is one."""
     return str(device or (Device.cuda if torch.cuda.is_available() else Device.cpu))

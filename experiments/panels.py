@@ -1,4 +1,4 @@
-"""Figures of several panels."""
+"""Make figures with several panels."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 PANEL = (5.4, 4.4)
-"""Inches of one panel."""
+"""Size of one panel in inches."""
 
 
 def panels(rows: int, columns: int, size: tuple[float, float] = PANEL) -> list[list[Axes]]:
@@ -22,7 +22,7 @@ def panels(rows: int, columns: int, size: tuple[float, float] = PANEL) -> list[l
 
 
 def set_figure_title(ax: Axes, title: str) -> None:
-    """Put a title above the whole figure that axes belong to."""
+    """Put a title above the whole figure of some axes."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     figure.suptitle(title)

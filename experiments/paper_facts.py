@@ -1,10 +1,10 @@
-"""Every number that the papers print in a table, from `paper_tables.csv` beside this file.
+"""All numbers in the papers' tables, from `paper_tables.csv` in the same folder.
 
     fact("teye2018", 6, "boston", "MCBN", "crps").value            # 1.45
     paper_facts("teye2018", 8)[0].settings["batch_size"]           # 8
 
 Papers: teye2018 (MCBN; tables 2 and 4 to 11), mukhoti2020 (batch size; table 1), atanov2018 (stochastic batch norm;
-table 1). Methods keep the names that the papers give them (MC dropout is "MCDO" in teye2018).
+table 1). Methods keep the names of the papers (MC dropout is "MCDO" in teye2018).
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ class Fact:
     Args:
         paper: First author and year.
         table: Number of the table in the paper.
-        dataset: Name of the data set, as `bayesnorm.data` spells it.
+        dataset: Name of the data set, as in `bayesnorm.data`.
         method: The paper's name of the method.
-        metric: The score that was measured; normalised scores and errors in percent.
-        settings: What else the cell was measured under, such as {"batch_size": 32}; numbers as int.
-        value: The number that is printed.
+        metric: The score; normalised scores and errors are in percent.
+        settings: Other settings of the cell, such as {"batch_size": 32}; numbers as int.
+        value: The printed number.
         standard_error: Its standard error as printed, or None.
         p_value: Its p-value as printed, or None.
     """
@@ -57,14 +57,14 @@ def paper_facts(paper: str | None = None, table: int | None = None) -> tuple[Fac
     if not found:
         known = sorted({(fact.paper, fact.table) for fact in _all_facts()})
         raise BayesNormError(
-            f"paper, table: nothing is known of {paper!r}, {table!r}; "
-            f"{', '.join(f'{name!r}, {number}' for name, number in known)} would work."
+            f"paper, table: there is no {paper!r}, {table!r}. Use one of "
+            f"{', '.join(f'{name!r}, {number}' for name, number in known)}."
         )
     return found
 
 
 def fact(paper: str, table: int, dataset: str, method: str, metric: str, **settings: int | str) -> Fact | None:
-    """Return one cell, or None where the paper has none.
+    """Return one cell, or None if the paper has none.
 
     Args:
         paper: First author and year; see `Fact` for this and the others.
@@ -72,7 +72,7 @@ def fact(paper: str, table: int, dataset: str, method: str, metric: str, **setti
         dataset: Name of the data set.
         method: The paper's name of the method.
         metric: Name of the score in the file.
-        settings: Settings of the cell, as many as tell it from others.
+        settings: Settings of the cell, as many as are needed to identify it.
     """
     found = [
         one
@@ -82,8 +82,8 @@ def fact(paper: str, table: int, dataset: str, method: str, metric: str, **setti
     ]
     if len(found) > 1:
         raise BayesNormError(
-            f"settings: {len(found)} cells of table {table} fit {dict(settings)}; "
-            f"one of {[dict(one.settings) for one in found]} would work."
+            f"settings: {len(found)} cells of table {table} fit {dict(settings)}. Use one of "
+            f"{[dict(one.settings) for one in found]}."
         )
     return found[0] if found else None
 

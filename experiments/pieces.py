@@ -1,4 +1,4 @@
-"""Pieces of a long measurement, each kept as a file as soon as it is there: a run that was killed goes on."""
+"""Store parts of a long measurement in files, so that an interrupted run continues."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from bayesnorm.files import write_bytes
 
 
 def measured_once(path: Path, settings: dict[str, Any], measure: Callable[[], Any]) -> Any:
-    """Return what was measured before under the same settings, or measure it now and keep it.
+    """Return a stored result with the same settings, or measure it now and store it.
 
     Args:
-        path: The file; its folder is made if it is not there.
-        settings: Plain values that decide what is found.
-        measure: Returns plain values; they come back as JSON has them.
+        path: The file; its folder is created if needed.
+        settings: Plain values that determine the result.
+        measure: Returns plain values, which come back as JSON values.
     """
     settings = json.loads(json.dumps(settings))
     if path.exists():

@@ -30,9 +30,10 @@ class QQPlot:
     Args:
         theoretical: Quantiles of the standard normal, (S,).
         curves: Empirical quantiles by label, each (S,).
-        critical: The Kolmogorov-Smirnov distance that is rejected at 5 %; a curve leaves the band where it is larger.
-        title: Title, which says what statistic the curves show.
-        fitted: Whether values are standardised by their own moments, and not by those of theory.
+        critical: The Kolmogorov-Smirnov distance that is rejected at 5 %; a curve with a larger distance leaves the
+            band.
+        title: Title, which names the statistic.
+        fitted: Whether values are standardised by their own moments instead of the theoretical ones.
         others: Curves in the background, (S, any number).
     """
 
@@ -54,22 +55,25 @@ class QQPlot:
         units: Sequence[int] | None = None,
         fitted: bool = False,
     ) -> Self:
-        """Show some units of a layer, over all the others.
+        """Show some units of a layer, and all others in the background.
 
         Args:
-            diagnosis: What `diagnose` found.
+            diagnosis: The result of `diagnose`.
             layer: The layer's name.
             statistic: "mean" or "std" of the batches.
-            batch_size: A batch size of the diagnosis; None where it has only one.
-            units: Numbers of the units; None takes those of the smallest, the median and the largest distance.
-            fitted: Whether to compare with a normal of the values' own moments, and not of theory's.
+            batch_size: A batch size of the diagnosis; None if it has only one.
+            units: Indices of the units; None takes those with the smallest, the median and the largest distance.
+            fitted: Whether to compare with a normal with the values' own moments instead of the theoretical ones.
         """
         size = diagnosis.at(batch_size)
         found = statistic_of(size, layer, statistic)
         distance, p_value = (found.fitted_distance, found.fitted_p_value) if fitted else (found.distance, found.p_value)
         varying = [int(unit) for unit in distance.argsort() if not bool(distance[unit].isnan())]
         if not varying:
-            raise BayesNormError(f"layer: no unit of {layer!r} varies from batch to batch; there is nothing to draw.")
+            raise BayesNormError(
+                f"layer: no unit of {layer!r} varies between batches, so there is nothing to plot. Choose another "
+                "layer."
+            )
         if units is None:
             names = {varying[0]: "closest", varying[len(varying) // 2]: "median", varying[-1]: "farthest"}
         else:
@@ -107,9 +111,9 @@ class QQPlot:
         batch_size: int | None = None,
         fitted: bool = False,
     ) -> Self:
-        """Show one unit at every diagnosed epoch, as `found` of `diagnose_each` holds them."""
+        """Show one unit at every diagnosed epoch, as in `found` of `diagnose_each`."""
         if not found:
-            raise BayesNormError("found: is empty; diagnoses of at least one epoch would work.")
+            raise BayesNormError("found is empty. Pass diagnoses of at least one epoch.")
         sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in found.items()}
         first = next(iter(sizes.values()))
         curves = {
@@ -120,7 +124,7 @@ class QQPlot:
         return cls(**_common(first, title, fitted), curves=curves)
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure."""
+        """Plot into `ax`, or into a new figure."""
         ax, now = style.axes(ax, style.SQUARE), style.current()
         reach = float(self.theoretical[-1]) + 0.8
         lower, upper = self.band()
@@ -136,13 +140,13 @@ class QQPlot:
         ax.set_xlim(-reach, reach)
         ax.set_ylim(-reach - 0.4, reach + 0.4)
         ax.set_xlabel("standard normal quantile")
-        ax.set_ylabel("batches' quantile, " + ("own moments" if self.fitted else "by theory's moments"))
+        ax.set_ylabel("quantile of the batches, " + ("own moments" if self.fitted else "theoretical moments"))
         style.headline(ax, self.title)
         style.legend(ax, loc="upper left")
         return ax
 
     def band(self) -> tuple[np.ndarray, np.ndarray]:
-        """Return the band (lower, upper), each (S,), that holds every quantile of a sample that is not rejected."""
+        """Return the band (lower, upper), each (S,), that contains every quantile of a sample that is not rejected."""
         batches = len(self.theoretical)
         middle = scipy.special.ndtr(self.theoretical)
         half = self.critical - 0.5 / batches  # a step of the empirical distribution has its quantile in its middle
@@ -151,9 +155,9 @@ class QQPlot:
 
 
 def statistic_of(size: BatchSizeDiagnosis, layer: str, statistic: Statistic) -> Normality:
-    """Return what was found of one statistic of a layer."""
+    """Return one statistic of a layer from a diagnosis."""
     if statistic not in NAMES:
-        raise BayesNormError(f'statistic: {statistic!r} was given; "mean" or "std" would work.')
+        raise BayesNormError(f'statistic must be "mean" or "std", got {statistic!r}.')
     found: Normality = getattr(size.layer(layer), statistic)
     return found
 

@@ -1,4 +1,4 @@
-"""A plot of the share of units whose batch statistics are rejected as normal, over batch sizes or epochs."""
+"""Plot the fraction of units whose batch statistics are rejected as normal, over batch sizes or epochs."""
 
 from __future__ import annotations
 
@@ -21,14 +21,14 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class RejectionPlot:
-    """Shares of rejected units by layer, over batch sizes or epochs.
+    """Fractions of rejected units by layer, over batch sizes or epochs.
 
     Args:
         at: Batch sizes or epochs.
-        axis: Name of what `at` holds.
-        theory: Share of units rejected against the normal of theory, by layer, each as long as `at`.
-        fitted: The same against a normal of the values' own moments.
-        title: Title, which says what statistic the shares belong to.
+        axis: Name of the values in `at`.
+        theory: Fraction of units rejected against the theoretical normal, by layer, each as long as `at`.
+        fitted: The same against a normal with the values' own moments.
+        title: Title, which names the statistic.
     """
 
     at: tuple[int, ...]
@@ -47,9 +47,9 @@ class RejectionPlot:
     def over_epochs(
         cls, found: Mapping[int, Diagnosis], statistic: Statistic = "mean", *, batch_size: int | None = None
     ) -> Self:
-        """Show every diagnosed epoch, as `found` of `diagnose_each` holds them."""
+        """Show every diagnosed epoch, as in `found` of `diagnose_each`."""
         if not found:
-            raise BayesNormError("found: is empty; diagnoses of at least one epoch would work.")
+            raise BayesNormError("found is empty. Pass diagnoses of at least one epoch.")
         sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in found.items()}
         size = next(iter(sizes.values())).batch_size
         return cls._of(sizes, "epoch", statistic, f"all units, M = {size}")
@@ -67,14 +67,14 @@ class RejectionPlot:
         )
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure: a colour per layer, hollow marks for the fitted normal."""
+        """Plot into `ax`, or into a new figure: one colour per layer, hollow marks for the fitted normal."""
         ax, now = style.axes(ax, style.SQUARE), style.current()
         places = np.arange(len(self.at))
         for number, layer in enumerate(self.theory):
             look = now.look(number)
             for shares, name, stroke, face in (
-                (self.theory[layer], "theory's normal", "-", look.colour),
-                (self.fitted[layer], "any normal", "--", now.paper),
+                (self.theory[layer], "theoretical normal", "-", look.colour),
+                (self.fitted[layer], "fitted normal", "--", now.paper),
             ):
                 ax.plot(
                     places,

@@ -1,4 +1,4 @@
-"""A plot of a score over the batch size or the number of samples: means over runs, with standard errors."""
+"""Plot a score over the batch size or the number of samples: means over runs, with standard errors."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MOST_LABELS = 8
-"""Most places on the axis that are labelled."""
+"""Most tick labels on the axis."""
 
 
 @dataclass(frozen=True)
@@ -25,7 +25,7 @@ class Scores:
     Args:
         at: Batch sizes or numbers of samples, rising.
         mean: Mean score over runs.
-        standard_error: Standard error of that mean; NaN where there is one run only.
+        standard_error: Standard error of that mean; NaN for a single run.
         runs: Number of runs.
     """
 
@@ -37,16 +37,16 @@ class Scores:
 
 @dataclass(frozen=True)
 class SensitivityCurve:
-    """Scores over batch sizes or numbers of samples, with what they are compared with.
+    """Scores over batch sizes or numbers of samples, with references.
 
     Args:
         series: Scores by name.
-        axis: Name of what the scores are over.
+        axis: Name of the x axis.
         score: Name of the score, with its unit.
         reference: Published values at some places, by name.
         baseline: Score of a baseline, or None.
         baseline_name: Name of the baseline.
-        title: Title, which says what one should see; empty for the axes' names.
+        title: Title, which says what the plot shows; empty for the axes' names.
     """
 
     series: dict[str, Scores]
@@ -69,20 +69,20 @@ class SensitivityCurve:
         baseline_name: str = "constant uncertainty",
         title: str = "",
     ) -> Self:
-        """Take the scores of all runs.
+        """Return the curve of the scores of all runs.
 
         Args:
             runs: Scores, one per run, by name of the series and then by batch size or number of samples.
-            axis: Name of what the inner keys are.
+            axis: Name of the inner keys.
             score: Name of the score, with its unit.
-            reference: Published values by name and then by place, drawn as hollow marks; in the colour of the series of
+            reference: Published values by name and then by place, drawn as hollow marks in the colour of the series of
                 the same name.
             baseline: Score of a baseline, drawn as a dashed line.
             baseline_name: Name of the baseline.
-            title: Title, which says what one should see.
+            title: Title, which says what the plot shows.
         """
         if not runs:
-            raise BayesNormError("runs: is empty; at least one series would work.")
+            raise BayesNormError("runs is empty. Pass at least one series.")
         series = {name: _scores(name, by_place) for name, by_place in runs.items()}
         published = {
             name: {_place(name, place): float(value) for place, value in values.items()}
@@ -91,7 +91,7 @@ class SensitivityCurve:
         return cls(series, axis, score, published, baseline, baseline_name, title)
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure: lines with bars of one standard error."""
+        """Plot into `ax`, or into a new figure: lines with bars of one standard error."""
         ax, now = style.axes(ax), style.current()
         ax.set_xscale("log", base=2)
         looks = {name: now.look(number) for number, name in enumerate(self.series)}
@@ -145,12 +145,12 @@ class SensitivityCurve:
 def _scores(name: str, by_place: Mapping[float, Sequence[float]]) -> Scores:
     """Check the scores of one series, and average them over runs."""
     if not by_place:
-        raise BayesNormError(f"runs: {name!r} has no scores; at least one place with one run would work.")
+        raise BayesNormError(f"runs: {name!r} has no scores. Pass at least one place with one run.")
     places = sorted(by_place, key=float)
     runs = [np.atleast_1d(np.asarray(by_place[place], dtype=float)) for place in places]
     for place, values in zip(places, runs, strict=True):
         if values.ndim != 1 or len(values) == 0 or not np.isfinite(values).all():
-            raise InputError(f"runs: {name!r} at {place} holds {by_place[place]}; finite scores of runs would work.")
+            raise InputError(f"runs: {name!r} at {place} has {by_place[place]}. Pass finite scores of runs.")
     count = np.array([len(values) for values in runs])
     return Scores(
         at=np.array([_place(name, place) for place in places]),
@@ -165,5 +165,5 @@ def _scores(name: str, by_place: Mapping[float, Sequence[float]]) -> Scores:
 def _place(name: str, place: float) -> float:
     """Check a place on the logarithmic axis."""
     if not float(place) > 0:
-        raise BayesNormError(f"runs: {name!r} has scores at {place}; positive sizes would work on a log axis.")
+        raise BayesNormError(f"runs: {name!r} has scores at {place}, but the axis is logarithmic. Pass positive sizes.")
     return float(place)

@@ -1,4 +1,4 @@
-"""`python -m experiments show`: what a store holds."""
+"""`python -m experiments show`: show the content of a store."""
 
 from __future__ import annotations
 
@@ -16,8 +16,10 @@ COLUMNS = ("experiment", "results", "failures")
 
 def main(
     store: Annotated[Path, typer.Argument(help="The file with the results.")] = DEFAULT_STORE,
-    experiment: Annotated[str | None, typer.Option(help="Show the table of this one; without, list all.")] = None,
-    as_json: Annotated[bool, typer.Option("--json", help="Print JSON, for machines.")] = False,
+    experiment: Annotated[
+        str | None, typer.Option(help="Show the table of this experiment. [default: list all]")
+    ] = None,
+    as_json: Annotated[bool, typer.Option("--json", help="Print JSON for programs.")] = False,
 ) -> None:
     """List the experiments of a store, or show the results and failures of one.
 
@@ -41,11 +43,11 @@ def _list(store: Store, as_json: bool) -> None:
     elif counts:
         show_table(COLUMNS, counts)
     else:
-        note(f"{store.path} holds no experiments yet.")
+        note(f"{store.path} has no experiments yet.")
 
 
 def _show(rows: list[dict[str, Any]], failures: list[Failure], experiment: str, as_json: bool) -> None:
-    """Print the results of an experiment, and its failures beneath."""
+    """Print the results of an experiment, and its failures below."""
     if as_json:
         told = [{"parameters": f.parameters, "error": f.error, "attempts": f.attempts} for f in failures]
         show_json({"experiment": experiment, "results": rows, "failures": told})

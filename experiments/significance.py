@@ -13,7 +13,7 @@ from bayesnorm.errors import InputError
 from bayesnorm.metrics.checks import number_vector
 
 STARS = ((1e-4, "****"), (1e-3, "***"), (1e-2, "**"), (5e-2, "*"))
-"""The marks of the paper's table 1, each for p-values up to its bound; above all of them it says "ns"."""
+"""The marks of the paper's table 1, each for p-values up to its bound; above all bounds it is "ns"."""
 
 
 @dataclass(frozen=True)
@@ -29,20 +29,20 @@ class Significance:
     p_value: float
     """Probability of a |t| at least as large if the true mean were 0."""
     stars: str
-    """"ns", or one to four stars; on a negative mean they say "significantly worse"."""
+    """"ns", or one to four stars; with a negative mean they mean "significantly worse"."""
 
 
 def significance(values: Sequence[float] | Tensor) -> Significance:
-    """Test, two-sided, whether the mean of a score over independent runs differs from 0.
+    """Return a two-sided test of whether the mean of a score over independent runs differs from 0.
 
-    Runs that all agree have standard error 0: t is then infinite and p 0, or t is 0 and p 1 if all of them are 0.
+    Equal runs have standard error 0: t is then infinite and p 0, or t is 0 and p 1 if all of them are 0.
 
     Args:
         values: One number per run (the paper: normalised scores of 25 runs), at least two.
     """
     runs = number_vector("values", values, infinite=False).tolist()
     if len(runs) < 2:
-        raise InputError(f"values: {len(runs)} run was given; a t-test wants at least two.")
+        raise InputError(f"values has {len(runs)} run, but a t-test needs at least two. Pass more runs.")
     mean = math.fsum(runs) / len(runs)
     variance = math.fsum((run - mean) ** 2 for run in runs) / (len(runs) - 1)
     if all(run == runs[0] for run in runs):
@@ -54,13 +54,13 @@ def significance(values: Sequence[float] | Tensor) -> Significance:
 
 
 def stars(p_value: float) -> str:
-    """Return the paper's mark of a p-value."""
+    """Return the paper's mark for a p-value."""
     return next((mark for bound, mark in STARS if p_value <= bound), "ns")
 
 
 def t_test_p_value(t: float, degrees: float) -> float:
     """Return P(|T| >= |t|) for Student's t: the incomplete beta function I_x(degrees / 2, 1 / 2), x = d / (d + t^2)."""
     square = t * t
-    if square < 1:  # where x is close to 1, whose last digits are lost
+    if square < 1:  # x is close to 1 there and would lose its last digits
         return float(1 - scipy.special.betainc(0.5, degrees / 2, square / (degrees + square)))
     return float(scipy.special.betainc(degrees / 2, 0.5, degrees / (degrees + square)))

@@ -1,4 +1,4 @@
-"""Rows of the UCI sets as tensors, by the MCBN paper's splits."""
+"""Rows of the UCI sets as tensors, in the MCBN paper's splits."""
 
 from __future__ import annotations
 
@@ -22,10 +22,10 @@ class Split:
     """The rows of one split of a set.
 
     Args:
-        train: Rows that networks learn from.
-        validation: Rows that choose what is not learned.
+        train: Training rows.
+        validation: Rows for choosing hyper-parameters.
         test: Rows that are scored once.
-        number: The number of the split; networks begin from it as their seed.
+        number: The number of the split, which is also the seed of networks.
     """
 
     train: Rows
@@ -35,18 +35,18 @@ class Split:
 
 
 def paper_split(n_rows: int, split: int) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-    """Return the MCBN paper's split number `split` (1 to 5; larger ones go on in the same way) of `n_rows` rows.
+    """Return the MCBN paper's split number `split` (1 to 5; larger numbers continue in the same way) of `n_rows` rows.
 
-    NumPy's legacy generator, seeded with `split`, shuffles the row numbers; the first round(0.2 N) are the
-    test rows. With the row order of `load_uci` these are the paper's own test sets.
+    NumPy's legacy generator, seeded with `split`, shuffles the row numbers; the first round(0.2 N) are the test rows.
+    With the row order of `load_uci` these are the paper's own test sets.
 
     Returns:
         `(train_rows, test_rows)`, each in shuffled order.
     """
     if (as_whole(n_rows) or 0) < 3:
-        raise BayesNormError(f"n_rows must be at least 3 to leave a test row, got {n_rows!r}")
+        raise BayesNormError(f"n_rows must be at least 3 to leave a test row, got {n_rows!r}.")
     if not 1 <= (as_whole(split) or 0) < 2**32:
-        raise BayesNormError(f"split counts from 1 (the paper has 1 to 5), got {split!r}")
+        raise BayesNormError(f"split must be a whole number from 1 (the paper has 1 to 5), got {split!r}.")
     rows = np.arange(n_rows, dtype=np.int64)
     np.random.RandomState(split).shuffle(rows)
     n_test = round(0.2 * n_rows)
@@ -61,12 +61,12 @@ def paper_rows(name: str, number: int) -> tuple[Rows, Rows]:
 
 
 def validated_split(name: str, number: int, most: int | None = None) -> Split:
-    """Return a split of the paper, of whose training rows the first fifth are validation rows.
+    """Return a split of the paper in which the first fifth of the training rows are validation rows.
 
     Args:
         name: Name of the set.
         number: Number of the split.
-        most: Training rows at most, with a quarter as many validation rows and half as many test rows; None takes all.
+        most: Most training rows, with a quarter as many validation rows and half as many test rows; None takes all.
     """
     train, test = paper_rows(name, number)
     if most is not None:
@@ -76,5 +76,5 @@ def validated_split(name: str, number: int, most: int | None = None) -> Split:
 
 
 def take(rows: Rows, chosen: slice | Tensor) -> Rows:
-    """Return some of the rows: a slice, or those of a mask or of numbers."""
+    """Return some of the rows: a slice, a mask or indices."""
     return rows[0][chosen], rows[1][chosen]

@@ -1,8 +1,8 @@
-"""Figure 1 of the MCBN paper: a toy function, its MCBN bands, and constant uncertainty beside them.
+"""Figure 1 of the MCBN paper: a toy function with MCBN's bands and constant uncertainty.
 
-Three hidden layers of 30, 500 samples, as the paper says. It gives neither its points nor its training, so those are
-ours. The noise, and the constant baseline's variance, are the ones that minimise CRPS on a second set of points of the
-same function.
+The network has three hidden layers of 30, with 500 samples, as in the paper. The paper gives neither its points nor its
+training, so those are ours. The noise, and the constant baseline's variance, minimise CRPS on a second set of points of
+the same function.
 """
 
 from __future__ import annotations
@@ -36,12 +36,12 @@ BATCH_SIZE, EPOCHS, DRAWS = 16, 400, 500
 
 @dataclass(frozen=True)
 class Figure1:
-    """What the picture shows.
+    """The data of the figure.
 
     Args:
         bands: Mean and intervals of the predictions from -6 to 6.
         points: The training rows.
-        posterior: What predicted them.
+        posterior: The posterior of the predictions.
     """
 
     bands: FunctionBands
@@ -49,7 +49,7 @@ class Figure1:
     posterior: Posterior
 
     def draw(self) -> Axes:
-        """Draw the bands and the training points."""
+        """Plot the bands and the training points."""
         ax = self.bands.draw(points=self.points)
         ax.set_title("Monte Carlo Batch Normalization on toy data, 500 samples")
         return ax
@@ -57,9 +57,9 @@ class Figure1:
 
 def main(
     out: OutFolder = OUT,
-    epochs: Annotated[int, typer.Option(min=1, help="Passes over the 20 points.")] = EPOCHS,
+    epochs: Annotated[int, typer.Option(min=1, help="Number of epochs on the 20 points.")] = EPOCHS,
 ) -> None:
-    """Figure 1 of the MCBN paper: a toy function, its bands, and constant uncertainty beside them.
+    """Reproduce figure 1 of the MCBN paper: a toy function with MCBN's bands and constant uncertainty.
 
     \b
     python -m experiments teye-figure1 --out out
@@ -68,7 +68,7 @@ def main(
 
 
 def figure1(epochs: int = EPOCHS, seed: int = 0, progress: Callable[[int, int], None] | None = None) -> Figure1:
-    """Train the toy network, make it Bayesian, choose its noise, and look at it from -6 to 6."""
+    """Train the toy network, fit MCBN, choose its noise, and predict from -6 to 6."""
     x, y = toy_regression(seed)
     validation = toy_regression(seed + 1)
     network = Rescaled.of(paper_mlp(1, hidden=(30, 30, 30), seed=seed), x, y)

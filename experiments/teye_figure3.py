@@ -1,10 +1,10 @@
 """Figures 3, 7 and 8 of the MCBN paper: are the batch statistics of a network in training normal?
 
-The paper's regression network on its first split of yacht, trained with batches of 32. Figure 3 shows units after
-training, against the normals of the paper's appendix 1.3; figures 7 (batch means) and 8 (batch standard deviations)
-one unit per layer over batch sizes and over epochs. The paper shows some units; here they are those of the smallest,
-median and largest distance, and beside them is the share of all units that a test rejects.
-Needs the data folder (BAYESNORM_DATA).
+The paper's regression network is trained on its first split of yacht with batches of 32. Figure 3 shows units after
+training, against the normals of the paper's appendix 1.3. Figures 7 (batch means) and 8 (batch standard deviations)
+show one unit per layer over batch sizes and over epochs. The paper shows some units. Here they are those with the
+smallest, median and largest distance, together with the fraction of all units that a test rejects. Needs the data
+folder (BAYESNORM_DATA).
 """
 
 from __future__ import annotations
@@ -37,18 +37,18 @@ BATCH_SIZE, WEIGHT_DECAY, BATCHES = 32, 1e-3, 500
 BATCH_SIZES, EPOCHS = (16, 32, 64, 128), (1, 10, 100, 400)
 LAYERS = ("batchnorm_1", "batchnorm_2")
 CLOSE = 0.1
-"""A normal nearly holds where it gives every probability of every unit to that."""
+"""A normal nearly holds if every probability of every unit is right up to this number."""
 
 
 def main(out: OutFolder = OUT) -> None:
-    """Figures 3, 7 and 8 of the MCBN paper: are batch statistics normal?
+    """Reproduce figures 3, 7 and 8 of the MCBN paper: are batch statistics normal?
 
     Needs the data folder.
 
     \b
     python -m experiments teye-figure3 --out out
     """
-    torch.set_num_threads(1)  # networks this small gain nothing from more
+    torch.set_num_threads(1)  # such small networks do not benefit from more
     train_rows, _ = paper_rows("yacht", 1)
     found = figure3(*train_rows, epochs=EPOCHS, batch_sizes=BATCH_SIZES, batches=BATCHES)
     print(f"{found.trained}\n\n{found.verdict()}")
@@ -58,7 +58,7 @@ def main(out: OutFolder = OUT) -> None:
 
 @dataclass(frozen=True)
 class Figure3:
-    """What the pictures show.
+    """Data of the figures.
 
     Args:
         trained: The trained network at every batch size.
@@ -69,7 +69,7 @@ class Figure3:
     epochs: dict[int, Diagnosis]
 
     def draw(self) -> dict[str, Axes]:
-        """Draw figures 3, 7 and 8, by name."""
+        """Plot figures 3, 7 and 8, by name."""
         return {
             "teye_figure3": self._units(),
             "teye_figure7": self._over("mean"),
@@ -77,7 +77,7 @@ class Figure3:
         }
 
     def verdict(self) -> str:
-        """Say in words what the numbers at `BATCH_SIZE` mean."""
+        """Return a text that summarises the numbers at `BATCH_SIZE`."""
         size = self.trained.at(BATCH_SIZE)
         lines = [f"Trained network, M = {BATCH_SIZE}, {size.batches} batches:"]
         for layer in size.layers:
@@ -86,21 +86,21 @@ class Figure3:
                 lines += [
                     f"- {layer.name}, {name}",
                     f"  shape: {_judged(found, fitted=True)}",
-                    f"  theory: {_judged(found, fitted=False)}; variance {variance:.2f} of theory's",
+                    f"  theory: {_judged(found, fitted=False)}; variance {variance:.2f} times the theoretical one",
                 ]
         dependence, lost = size.dependence, size.variance_lost
         independent = dependence.within < 1.1 * dependence.chance
         lines += [
-            f"- That a batch holds none of the {size.rows} rows twice lowers variances to "
-            f"{size.without_replacement:.2f} of theory's by itself.",
+            f"- Sampling batches without replacement from {size.rows} rows alone lowers variances to "
+            f"{size.without_replacement:.2f} times the theoretical ones.",
             f"- Statistics are {'' if independent else 'not '}independent: mean |correlation| in a layer "
-            f"{dependence.within:.2f}, by chance {dependence.chance:.2f}.",
+            f"{dependence.within:.2f}, {dependence.chance:.2f} by chance.",
             f"  Independent samples would {'lose' if lost >= 0 else 'add'} {abs(lost):.0%} of the outputs' variance.",
         ]
         return "\n".join(lines)
 
     def _units(self) -> Axes:
-        """Draw layers by statistics: the closest, median and farthest unit of each, over all others."""
+        """Plot layers by statistics: the closest, median and farthest unit of each, all others in the background."""
         axes = panels(2, 2)
         for row, layer in zip(axes, LAYERS, strict=True):
             QQPlot.of_units(self.trained, layer, "mean", batch_size=BATCH_SIZE).draw(row[0])
@@ -108,7 +108,7 @@ class Figure3:
         return self._titled(axes[0][0], "Batch statistics after training")
 
     def _over(self, statistic: Statistic) -> Axes:
-        """Draw one unit of each layer, and all units' rejections, over batch sizes (above) and epochs (below)."""
+        """Plot one unit of each layer, and all units' rejections, over batch sizes (above) and epochs (below)."""
         axes = panels(2, 3)
         for column, layer in enumerate(LAYERS):
             unit = _median_unit(statistic_of(self.trained.at(BATCH_SIZE), layer, statistic))
@@ -121,8 +121,8 @@ class Figure3:
     def _titled(self, ax: Axes, title: str) -> Axes:
         set_figure_title(
             ax,
-            f"{title}: {self.trained.sizes[0].batches} batches against the central limit theorem's normal\n"
-            "On the diagonal: as theory says. Flatter: varies less. A straight line: normal in shape.",
+            f"{title}: {self.trained.sizes[0].batches} batches against the normal of the central limit theorem\nOn "
+            "the diagonal: as in theory. Flatter: less variation. A straight line: normal in shape.",
         )
         return ax
 
@@ -137,14 +137,14 @@ def figure3(
     seed: int = 0,
     progress: Callable[[int, int], None] | None = None,
 ) -> Figure3:
-    """Train the paper's network on rows in their own units, and look at it on the way and at the end.
+    """Train the paper's network on rows in their own units, and diagnose it during and after training.
 
     Args:
         x: Training inputs, (N, d).
         y: Targets, (N, 1).
-        epochs: Epochs to look at; training ends with the last.
-        batch_sizes: Batch sizes to look at after training; `BATCH_SIZE` among them.
-        batches: Number of batches per look.
+        epochs: Epochs to diagnose; training ends with the last.
+        batch_sizes: Batch sizes to diagnose after training, including `BATCH_SIZE`.
+        batches: Number of batches per diagnosis.
         seed: Seed of the weights, of training and of the batches.
         progress: Called with (epoch, epochs).
     """
@@ -172,19 +172,19 @@ def figure3(
 
 
 def named_mlp(in_features: int, seed: int) -> nn.Sequential:
-    """Return `paper_mlp` with names that a reader of a picture understands."""
+    """Return `paper_mlp` with layer names that are readable in a plot."""
     names = ("linear_1", LAYERS[0], "relu_1", "linear_2", LAYERS[1], "relu_2", "linear_3")
     return nn.Sequential(OrderedDict(zip(names, paper_mlp(in_features, seed=seed), strict=True)))
 
 
 def _judged(found: Normality, fitted: bool) -> str:
-    """Say whether a layer's units are normal (of any moments, or of theory's), with the numbers behind that."""
+    """Return whether a layer's units are normal (with any moments, or the theoretical ones), with numbers."""
     share, distance = (found.fitted_rejected, found.fitted_distance) if fitted else (found.rejected, found.distance)
     chance, largest = found.by_chance(fitted), float(distance.nan_to_num(0).max())
     word = "holds" if share <= chance else "nearly holds" if largest < CLOSE else "does not hold"
     return (
-        f"the normal {word}; {share:.0%} of units rejected, by chance up to {chance:.0%}; "
-        f"no probability off by more than {largest:.2f}"
+        f"the normal {word}; {share:.0%} of units rejected (up to {chance:.0%} expected by chance); probabilities "
+        f"differ by at most {largest:.2f}"
     )
 
 

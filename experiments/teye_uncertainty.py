@@ -1,8 +1,9 @@
-"""Pictures of the regression benchmark, from the files that `python -m experiments export` writes.
+"""Plots of the regression benchmark, from the files that `python -m experiments export` writes.
 
-`uci_uncertainty.png`: errors of test rows sorted by uncertainty, MCBN, every set (the MCBN paper's uncertainty-error plots), and
-`uci_uncertainty_dropout.png` for MC dropout; `uci_batch_size.png`: the normalised CRPS of one training batch size M at every
-effective batch size M', beside the paper's choice M' = M; `uci_samples.png`: how many samples are enough.
+`uci_uncertainty.png` shows errors of test rows sorted by uncertainty, for MCBN on every set (the MCBN paper's
+uncertainty-error plots), and `uci_uncertainty_dropout.png` for MC dropout. `uci_batch_size.png` shows the normalised
+CRPS for one training batch size M at every effective batch size M', and the paper's choice M' = M. `uci_samples.png`
+shows how many samples are enough.
 """
 
 from __future__ import annotations
@@ -26,17 +27,17 @@ from .uci.presets import preset_named
 from .uci.results import ROWS
 
 TRAINED_WITH = (32, 128, 512)
-"""The training batch sizes that are drawn."""
+"""The training batch sizes in the plot."""
 
 LARGEST, LOWEST = 4096, -60.0
-"""Effective batch size, and normalised score, beyond which nothing is drawn."""
+"""Limits of the plot: largest effective batch size, and lowest normalised score."""
 
 
 def main(
-    rows: Annotated[Path, typer.Option(help="The CSV file of `export`, with the JSON file beside it.")] = ROWS,
+    rows: Annotated[Path, typer.Option(help="The CSV file of `export`, with the JSON file of the same name.")] = ROWS,
     out: OutFolder = OUT,
 ) -> None:
-    """Uncertainty-error plots of the MCBN paper, batch sizes and samples, from the benchmark's results.
+    """Make the uncertainty-error plots of the MCBN paper, and plots over batch sizes and samples.
 
     \b
     python -m experiments teye-uncertainty --rows results/uci_paper.csv --out out
@@ -44,12 +45,13 @@ def main(
     found, header = read_rows(rows), read_header(rows)
     if header is None:
         raise BayesNormError(
-            f"--rows: {rows.with_suffix('.json')} is not there; `python -m experiments export` writes both."
+            f"--rows: {rows.with_suffix('.json')} does not exist. Run `python -m experiments export`, which "
+            "writes both."
         )
     pictures: dict[str, tuple[Mapping[str, Plot], str]] = {
         "uci_uncertainty": (uncertainty(header, "bn"), "MCBN: test errors, sorted by uncertainty"),
         "uci_uncertainty_dropout": (uncertainty(header, "dropout"), "MC dropout: test errors, sorted by uncertainty"),
-        "uci_batch_size": (batch_sizes(header), "MCBN's uncertainty after training: every effective batch size"),
+        "uci_batch_size": (batch_sizes(header), "MCBN: normalised CRPS at every effective batch size"),
         "uci_samples": (samples(found), "How many samples are enough? (MCBN, M = 128)"),
     }
     for name, (plots, title) in pictures.items():

@@ -1,4 +1,4 @@
-"""A one-dimensional regression set for pictures."""
+"""A one-dimensional regression set for plots."""
 
 import torch
 from torch import Tensor
@@ -13,8 +13,8 @@ _NOISE_STD = 0.3
 def toy_regression(seed: int = 0) -> tuple[Tensor, Tensor]:
     """Return twenty noisy points of y = x sin(x) on [-5, 5] with two gaps, for a figure like the MCBN paper's first.
 
-    In the manner of Karpathy's ConvNetJS demo "toy 1d regression" (2015), which the paper follows; these are
-    *not* the paper's own points, which were not published.
+    It is similar to Karpathy's ConvNetJS demo "toy 1d regression" (2015), which the paper follows. These are *not* the
+    paper's own points, which were not published.
 
     Returns:
         `(x, y)`, float32, each (20, 1), sorted by x; y has Gaussian noise with standard deviation 0.3.

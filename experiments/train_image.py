@@ -1,4 +1,4 @@
-"""Train one of the image experiments' networks, and keep it: weights, accuracy, seconds, what slows it."""
+"""Train one of the image experiments' networks and store it with accuracy and timings."""
 
 from __future__ import annotations
 
@@ -15,20 +15,25 @@ from .options import OUT, Compiled, CompiledSteps, FastestDevice, OutFolder, Siz
 def main(
     network: Annotated[str, typer.Argument(help=f"One of {', '.join(NETWORKS)}.")],
     data: Annotated[str, typer.Option(help=f"One of {', '.join(DATASETS)}.")] = "cifar10",
-    preset: Annotated[Size, typer.Option(help="A look on a CPU, or what results come from.")] = Size.quick,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, order and transforms.")] = 0,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the data, if not the recipe's.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=2, help="Images per step, if not the recipe's.")] = None,
-    images: Annotated[int | None, typer.Option(min=2, help="First training images, if not the recipe's.")] = None,
-    dropout: Annotated[float | None, typer.Option(min=0.0, help="Rate of dropout, if not the recipe's.")] = None,
+    preset: Annotated[
+        Size, typer.Option(help="The recipe: a short test on a CPU (quick), or that of the documented results (paper).")
+    ] = Size.quick,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of weights, order and transforms.")] = 0,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Number of epochs. [default: the recipe's]")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=2, help="Images per step. [default: the recipe's]")] = None,
+    images: Annotated[
+        int | None, typer.Option(min=2, help="Number of training images, the first ones. [default: the recipe's]")
+    ] = None,
+    dropout: Annotated[float | None, typer.Option(min=0.0, help="Dropout rate. [default: the recipe's]")] = None,
     compiled: CompiledSteps = Compiled.graph,
-    name: Annotated[str | None, typer.Option(help="What the files are called; by default network_data_seed.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the files. [default: network_data_seed]")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Train a network on images; a run that was killed goes on, one that is over is shown again.
+    """Train a network on images; continue an interrupted training, or show a finished one.
 
-    Writes NAME.safetensors, kernels and matrices in half precision, and NAME.json. The preset paper needs all images.
+    Writes NAME.safetensors, with kernels and matrices in half precision, and NAME.json. The preset paper needs all
+    images.
 
     \b
     python -m experiments train-image resnet32 --preset paper --out out/networks

@@ -1,4 +1,4 @@
-"""Train a network on CamVid's road scenes, and keep it: weights, mean IoU beside published ones, seconds."""
+"""Train a network on CamVid's road scenes, and store it with its mean IoU, published ones, and timings."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from .options import OUT, Compiled, CompiledSteps, FastestDevice, OutFolder, Siz
 from .segmentation.frames import Light
 from .segmentation.plans import NETWORKS, SegmentationPlan, Task
 
-# Global accuracy and mean IoU of others on the same 233 test frames, trained on the same 367, all at 360 x 480.
+# Published global accuracy and mean IoU on the same 233 test images, trained on the same 367, all at 360 x 480.
 PUBLISHED = {
     "SegNet from scratch (github.com/toimcio/SegNet-tensorflow)": (0.813, 0.425),
     "Bayesian SegNet from scratch (github.com/toimcio/SegNet-tensorflow)": (0.827, 0.475),
@@ -21,26 +21,30 @@ PUBLISHED = {
 
 def main(
     network: Annotated[str, typer.Argument(help=f"One of {', '.join(NETWORKS)}.")] = "small-unet",
-    task: Annotated[Task, typer.Option(help="What for: classes, with noise of logits, or red out of green.")] = (
+    task: Annotated[Task, typer.Option(help="The task: classes, classes with noise of logits, or red from green.")] = (
         Task.classes
     ),
-    light: Annotated[Light, typer.Option(help="Which frames it is trained on.")] = Light.any,
+    light: Annotated[Light, typer.Option(help="The light of the training images.")] = Light.any,
     preset: Annotated[
-        Size, typer.Option(help="A look on a CPU at 90 x 120, or what results come from, at 180 x 240.")
+        Size,
+        typer.Option(
+            help="The recipe: a short test on a CPU at 90 x 120 (quick), or the documented results at 180 x 240 "
+            "(paper)."
+        ),
     ] = Size.quick,
-    seed: Annotated[int, typer.Option(min=0, help="Of weights, order and transforms.")] = 0,
-    epochs: Annotated[int | None, typer.Option(min=1, help="Passes over the frames, if not the recipe's.")] = None,
-    batch_size: Annotated[int | None, typer.Option(min=2, help="Frames per step, if not the recipe's.")] = None,
-    images: Annotated[int | None, typer.Option(min=2, help="Training frames, evenly spread.")] = None,
-    dropout: Annotated[float | None, typer.Option(min=0.0, help="Rate of dropout, if not the recipe's.")] = None,
+    seed: Annotated[int, typer.Option(min=0, help="Seed of weights, order and transforms.")] = 0,
+    epochs: Annotated[int | None, typer.Option(min=1, help="Number of epochs. [default: the recipe's]")] = None,
+    batch_size: Annotated[int | None, typer.Option(min=2, help="Images per step. [default: the recipe's]")] = None,
+    images: Annotated[int | None, typer.Option(min=2, help="Number of training images, evenly spaced.")] = None,
+    dropout: Annotated[float | None, typer.Option(min=0.0, help="Dropout rate. [default: the recipe's]")] = None,
     compiled: CompiledSteps = Compiled.no,
-    name: Annotated[str | None, typer.Option(help="What the files are called; by default network_task_seed.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the files. [default: network_task_seed]")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Train a network for every pixel of CamVid; a run that was killed goes on, one that is over is shown again.
+    """Train a segmentation network on CamVid; continue an interrupted training, or show a finished one.
 
-    Writes NAME.safetensors, kernels and matrices in half precision, and NAME.json.
+    Writes NAME.safetensors, with kernels and matrices in half precision, and NAME.json.
 
     \b
     python -m experiments train-segmentation segnet --dropout 0.5 --preset paper --out out/networks
@@ -53,7 +57,7 @@ def main(
 
 
 def text(told: dict[str, Any]) -> str:
-    """Return what is known of a network as text, beside what others got with the same frames."""
+    """Return information about a network as text, with published results for the same images."""
     seconds = told["seconds"]
     known = f"{told['network']} on {told['training images']} frames: "
     spent = (

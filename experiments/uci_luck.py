@@ -1,8 +1,8 @@
-"""How much of a data set's results is luck of the networks that cross-validation happens to train?
+"""Measure how much a data set's results depend on the random networks of cross-validation.
 
-Runs the paper's protocol (preset "paper": splits, folds, grid, retraining) again and again on one set, MCBN only, with
-other seeds for the networks of the folds and for those that are retrained; the rows of splits and folds stay. The
-standard errors of a table are over 25 networks whose hyper-parameters were chosen once: they do not know of this.
+Runs the paper's protocol (preset "paper": splits, folds, grid, retraining) repeatedly on one set, MCBN only, with other
+seeds for the networks of the folds and for the retrained ones; the rows of splits and folds stay the same. The standard
+errors of a table are over 25 networks whose hyper-parameters were chosen once, so they do not include this variation.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from .uci.unit import Networks, PaperRun
 
 def main(
     name: Annotated[str, typer.Option("--set", help="The data set.")] = "boston",
-    repeats: Annotated[int, typer.Option(min=1, help="How often the protocol is run again.")] = 3,
+    repeats: Annotated[int, typer.Option(min=1, help="Number of repetitions of the protocol.")] = 3,
     device: FastestDevice = None,
-    out: Annotated[Path | None, typer.Option(help="File to write; by default results/uci_luck_SET.json.")] = None,
+    out: Annotated[Path | None, typer.Option(help="Output file. [default: results/uci_luck_SET.json]")] = None,
 ) -> None:
-    """How much of a set's results is luck: the paper's protocol again, with other seeds for all networks.
+    """Repeat the paper's protocol on one set with other seeds for all networks.
 
-    Finished batch sizes are kept in the file, and the same command goes on where it was. Needs the data folder.
+    Finished batch sizes are stored in the file, and the same command continues. Needs the data folder.
 
     \b
     python -m experiments uci-luck --set boston --repeats 3
@@ -48,7 +48,7 @@ def main(
     rows: list[dict[str, Any]] = json.loads(path.read_text())["rows"] if path.exists() else []
     done = {(row["repeat"], row["batch size"]) for row in rows}
     paper = PRESETS["paper"]
-    for repeat in range(1, repeats + 1):  # 0 would be the benchmark's own seeds
+    for repeat in range(1, repeats + 1):  # 0 would give the benchmark's own seeds
         for size in settings_for(paper, Data(name, paper.splits, paper.folds), "bn"):
             if (repeat, size) in done:
                 continue

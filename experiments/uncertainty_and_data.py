@@ -1,9 +1,9 @@
-"""More data, other data: what becomes of epistemic and of aleatoric uncertainty (Gal; Kendall and Gal 2017).
+"""Measure epistemic and aleatoric uncertainty with more data and on other data (Gal; Kendall and Gal 2017).
 
-What more data could take away, epistemic uncertainty, should fall as a network is trained on more images, and rise on images
-of another kind; what lies in the images themselves, aleatoric uncertainty, should do neither. Measured on CIFAR-10
-classifiers that were trained on 5 to 100 % of the images and are asked about test images, CIFAR-100 and SVHN: mutual
-information, expected entropy and their sum, the entropy, under MCBN and under an ensemble of networks.
+Epistemic uncertainty, which more data can reduce, should fall as a network is trained on more images, and rise on
+images of another kind. Aleatoric uncertainty, which is in the images themselves, should do neither. CIFAR-10
+classifiers trained on 5 to 100 % of the images are tested on test images, CIFAR-100 and SVHN. Measured are mutual
+information, expected entropy and their sum, the entropy, for MCBN and for an ensemble of networks.
 """
 
 from __future__ import annotations
@@ -36,20 +36,20 @@ DATA, BATCH_SIZE, DRAWS = "cifar10", 32, 20
 OUTSIDE = ("cifar100", "svhn")
 MCBN, ENSEMBLE = "MCBN", "ensemble"
 NAMES = {"mutual information": "epistemic", "expected entropy": "aleatoric", "entropy": "total"}
-# Aleatoric uncertainty that changes by less than this share of what it was stays.
+# Aleatoric uncertainty stays if it changes by less than this fraction.
 STAYS = 0.1
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is measured.
+    """How much to measure.
 
     Args:
         network: The network.
         recipe: The preset of its recipe.
-        counts: Training images.
-        epochs: Passes over the images of the network with most of them.
-        most_epochs: Of networks with few images, which are otherwise trained for as many steps.
+        counts: Numbers of training images.
+        epochs: Epochs of the network with most images.
+        most_epochs: Most epochs of networks with few images, which otherwise take as many steps.
         members: Networks of an ensemble.
         asked: Images of each kind that are predicted; None means all.
     """
@@ -72,16 +72,19 @@ PRESETS = {
 
 
 def main(
-    preset: Annotated[Size, typer.Option(help="A look on two cores, or what results come from.")] = Size.quick,
-    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks; by default in --out.")] = None,
+    preset: Annotated[
+        Size,
+        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
+    ] = Size.quick,
+    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks. [default: in --out]")] = None,
     workers: Workers = 1,
     compiled: CompiledSteps = Compiled.graph,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Epistemic and aleatoric uncertainty against the number of training images, and on other images.
+    """Measure epistemic and aleatoric uncertainty by number of training images, and on other images.
 
-    Trains what is missing, and goes on where it was interrupted. CIFAR-100 is left out where it is not there.
+    Trains missing networks and continues after an interruption. CIFAR-100 is left out if it is not available.
 
     \b
     python -m experiments uncertainty-and-data --preset paper --out out
@@ -97,7 +100,7 @@ def main(
 def measure(
     preset: Preset, device: str, networks: Path, kept: Path, workers: int = 1, compiled: bool | str = "graph"
 ) -> list[dict[str, Any]]:
-    """Return a row for each number of training images and method; each number is kept as a file."""
+    """Return a row for each number of training images and method; each number is stored in a file."""
     plans = {name: plan for count in preset.counts for name, plan in _plans(preset, count).items()}
     train_together(plans, networks, device, workers, compiled)
     asked = load_asked(_plan(preset, preset.counts[0], 0), list(_there(OUTSIDE)), preset.asked, device)
@@ -113,7 +116,7 @@ def measure(
 
 
 def _there(names: tuple[str, ...]) -> list[str]:
-    """Return the kinds of images that are there, and say which are not."""
+    """Return the available kinds of images, and print which are missing."""
     found = []
     for name in names:
         try:
@@ -131,7 +134,7 @@ def _plan(preset: Preset, count: int, seed: int) -> Plan:
 
 
 def _plans(preset: Preset, count: int) -> dict[str, Plan]:
-    """Return the networks that are trained on so many images, by name."""
+    """Return the plans of networks for a number of training images, by name."""
     stem = f"{preset.network}_{DATA}_first{count}"
     return {f"{stem}_{seed}": _plan(preset, count, seed) for seed in range(preset.members)}
 
@@ -154,7 +157,7 @@ def _of_count(preset: Preset, count: int, asked: Asked, networks: Path, device: 
 
 
 def claims(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
-    """Return the four claims for each method with what was seen: a change beyond two standard errors, or none."""
+    """Return the four claims for each method with our results: a change by more than two standard errors, or none."""
     told = []
     for method in (MCBN, ENSEMBLE):
         few, *_, many = (row for row in rows if row["method"] == method)
@@ -167,7 +170,8 @@ def claims(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
                 holds = abs(after - before) < max(beyond, STAYS * before)
             told.append(
                 {
-                    "claim": f"{method}: {name} uncertainty {'falls' if name == 'epistemic' else 'stays'} with more data",
+                    "claim": f"{method}: {name} uncertainty "
+                    f"{'falls' if name == 'epistemic' else 'stays'} with more data",
                     "seen": f"{before:.4f} at {few['images']:,} images, {after:.4f} at {many['images']:,}",
                     "verdict": "holds" if holds else "does not",
                 }
@@ -178,7 +182,8 @@ def claims(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
                 rises = mean - after > beyond
                 told.append(
                     {
-                        "claim": f"{method}: {name} uncertainty {'rises' if name == 'epistemic' else 'stays'} on {kind}",
+                        "claim": f"{method}: {name} uncertainty "
+                        f"{'rises' if name == 'epistemic' else 'stays'} on {kind}",
                         "seen": f"{after:.4f} inside, {mean:.4f} outside (AUROC {outside[uncertainty]['auroc']:.3f})",
                         "verdict": "holds" if rises == (name == "epistemic") else "does not",
                     }
@@ -202,7 +207,7 @@ def text(rows: list[dict[str, Any]]) -> str:
 
 
 def draw(rows: list[dict[str, Any]]) -> Axes:
-    """Draw epistemic and aleatoric uncertainty over the number of training images, inside and outside; a row per method."""
+    """Plot epistemic and aleatoric uncertainty by number of training images, inside and outside; one row per method."""
     axes = panels(2, 2)
     kinds = {"test images": (style.BLUE, "-", "o")}
     kinds |= dict(zip(rows[0]["outside"], [(style.VERMILION, "--", "s"), (style.GREEN, ":", "^")], strict=False))
@@ -229,6 +234,7 @@ def draw(rows: list[dict[str, Any]]) -> Axes:
             ax.set_ylim(0, 1.1 * ax.get_ylim()[1])
             style.legend_below(ax, 3)
     set_figure_title(
-        axes[0][0], "Epistemic uncertainty should fall with more data and rise on other data, aleatoric uncertainty not"
+        axes[0][0],
+        "Epistemic uncertainty should fall with more data and rise on other data; aleatoric uncertainty should not",
     )
     return axes[0][0]

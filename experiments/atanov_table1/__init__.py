@@ -1,8 +1,8 @@
-"""Stochastic batch norm on images (Atanov et al. 2018, table 1 and figure 1).
+"""Measure stochastic batch norm on images (Atanov et al. 2018, table 1 and figure 1).
 
-LeNet-5 on MNIST, asked about notMNIST; VGG-11 and ResNet-18 on the first five classes of CIFAR-10, asked about the
-other five. Stochastic batch norm, dropout and ensembles, each with and without stochastic batch norm, as in the paper;
-beside them MCBN, whose statistics keep their correlation, and its low-rank Gaussian.
+LeNet-5 is trained on MNIST and tested on notMNIST too; VGG-11 and ResNet-18 are trained on the first five classes of
+CIFAR-10 and tested on the other five too. Methods are stochastic batch norm, and dropout and ensembles with and without
+it, as in the paper. In addition there are MCBN, whose statistics keep their correlation, and its low-rank Gaussian.
 """
 
 from __future__ import annotations
@@ -20,18 +20,23 @@ from .showing import cells, draw, text
 
 
 def main(
-    preset: Annotated[Size, typer.Option(help="A look on two cores, or what results come from.")] = Size.quick,
-    setting: Annotated[list[str] | None, typer.Option(help="Rows of the table, such as vgg11; all by default.")] = None,
-    members: Annotated[int | None, typer.Option(min=2, help="Networks of an ensemble, if not the preset's.")] = None,
-    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks; by default in --out.")] = None,
+    preset: Annotated[
+        Size,
+        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
+    ] = Size.quick,
+    setting: Annotated[list[str] | None, typer.Option(help="Rows of the table, such as vgg11. [default: all]")] = None,
+    members: Annotated[
+        int | None, typer.Option(min=2, help="Number of networks of an ensemble. [default: the preset's]")
+    ] = None,
+    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks. [default: in --out]")] = None,
     workers: Workers = 1,
     compiled: CompiledSteps = Compiled.graph,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Error, NLL and entropies of stochastic batch norm, dropout and ensembles (Atanov et al. 2018).
+    """Measure error, NLL and entropies of stochastic batch norm, dropout and ensembles (Atanov et al. 2018).
 
-    Trains what is missing, and goes on where it was interrupted. MNIST comes by `bayesnorm data get mnist`.
+    Trains missing networks and continues after an interruption. Get MNIST by `bayesnorm data get mnist`.
 
     \b
     python -m experiments atanov-table1 --preset paper --setting resnet18 --members 3 --out out

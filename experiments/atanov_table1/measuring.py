@@ -1,4 +1,4 @@
-"""What one row of the table measures: networks of their own seeds, and every method on them."""
+"""Measure one row of the table: networks with different seeds, and every method on them."""
 
 from __future__ import annotations
 
@@ -22,24 +22,24 @@ from ..image_networks.training import Plan, train_together, trained_network
 from ..pieces import measured_once
 
 QUANTILES = 101
-"""Points of an entropy's distribution function that are kept."""
+"""Number of stored points of an entropy's distribution function."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is measured.
+    """How much to measure.
 
     Args:
         settings: Rows of the table, by name.
         recipe: The preset of the networks' recipes.
         members: Networks of an ensemble.
         asked: Images of each kind that are predicted; None means all.
-        batch_size: Rows whose statistics a draw has; None means as in training, as in the paper.
+        batch_size: Batch size of a sample's statistics; None means that of training, as in the paper.
         trained_with: Images per step of training, if not the recipe's.
-        dropout: Rate of the networks with dropout; the paper does not tell its own.
-        epochs: Passes over the training images, if not the recipe's.
-        states: Batches of training images whose statistics are taken.
-        samples: Passes per prediction; an ensemble shares them between its members.
+        dropout: Rate of the networks with dropout; the paper does not state its own.
+        epochs: Number of epochs, if not the recipe's.
+        states: Number of batches of training images for the statistics.
+        samples: Samples per prediction; an ensemble divides them between its members.
     """
 
     settings: dict[str, Setting]
@@ -89,16 +89,16 @@ def measure_setting(
     workers: int = 1,
     compiled: bool | str = "graph",
 ) -> dict[str, Any]:
-    """Return every method's scores and entropies, as plain values; each method is kept as a file.
+    """Return every method's scores and entropies as plain values; each method is stored in a file.
 
     Args:
-        setting: What is measured.
-        preset: How much.
+        setting: What to measure.
+        preset: How much to measure.
         members: Networks of an ensemble; scores of single networks are means over as many.
-        device: Where networks run.
+        device: The device.
         networks: Folder of the trained networks.
-        kept: Folder of what was measured.
-        workers: How many networks are trained at once.
+        kept: Folder of the stored results.
+        workers: Number of networks that are trained at once.
         compiled: How their steps run.
     """
     plan = _plan(setting, preset, 0)
@@ -139,14 +139,14 @@ def _plan(setting: Setting, preset: Preset, seed: int, dropout: float | None = N
 
 
 class _Posteriors:
-    """The posteriors of all methods, on networks that are trained when they are first asked for.
+    """The posteriors of all methods, on networks that are trained when they are first needed.
 
     Args:
-        setting: What is measured.
-        preset: How much.
-        members: How many networks there are of each kind.
-        folder: Where trained networks are kept.
-        training: Training images as networks take them.
+        setting: What to measure.
+        preset: How much to measure.
+        members: Number of networks of each kind.
+        folder: Folder of trained networks.
+        training: Training images as network input.
     """
 
     def __init__(self, setting: Setting, preset: Preset, members: int, folder: Path, training: Tensor) -> None:
@@ -160,7 +160,7 @@ class _Posteriors:
         self.correlated = cache(partial(self._of_statistics, bn.GaussianBN(rank=preset.states // 4, **options)))
 
     def by_method(self) -> dict[str, Callable[[], list[Posterior]]]:
-        """Return what makes the posteriors of every method: one for each network, or one ensemble of all."""
+        """Return functions for the posteriors of every method: one for each network, or one ensemble of all."""
         return {
             "softmax": lambda: self._each(_point),
             "SBN": lambda: self._each(self.stochastic),

@@ -1,4 +1,4 @@
-"""The table as text, ours beside the paper's with a verdict for every cell, and distributions of entropy."""
+"""Make the table, with the paper's numbers and a verdict for every cell, and plot distributions of entropy."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 SCORES = {"error_percent": "error %", "nll": "NLL"}
-# A cell holds where ours is at most the paper's and this share of it, beyond the standard errors of both.
+# A cell holds if ours exceeds the paper's by at most this fraction, plus the standard errors of both.
 WORSE = 0.1
 STROKES = {"inside": "-", "outside": "--"}
 SHOWN = ("softmax", "SBN", "MCBN", "Dropout, SBN", "DeepEnsemble", "DeepEnsemble, SBN")
@@ -23,7 +23,7 @@ COLOURS = (style.BLACK, style.ORANGE, style.BLUE, style.GREEN, style.PURPLE, sty
 
 
 def cells(found: dict[str, Any]) -> list[dict[str, Any]]:
-    """Return every cell of the paper's table that was measured: theirs, ours and a verdict."""
+    """Return every measured cell of the paper's table: the paper's number, ours and a verdict."""
     told = []
     for measured in found.values():
         setting = measured["setting"]
@@ -78,7 +78,7 @@ def _with_error(value: tuple[float, float | None]) -> str:
 
 
 def draw(found: dict[str, Any]) -> Axes:
-    """Draw the distribution function of the entropy inside and outside; a panel for each network."""
+    """Plot the distribution function of the entropy inside and outside; one panel per network."""
     (axes,) = panels(1, len(found))
     for ax, measured in zip(axes, found.values(), strict=True):
         for method, colour in zip(SHOWN, COLOURS, strict=True):
@@ -90,9 +90,9 @@ def draw(found: dict[str, Any]) -> Axes:
         ax.set(
             title=f"{setting['network']} on {setting['data']} (solid), {setting['outside']} (dashed)",
             xlabel="predictive entropy (nats)",
-            ylabel="share of images",
+            ylabel="fraction of images",
             ylim=(0, 1),
         )
         style.legend_below(ax, 3)
-    set_figure_title(axes[0], "Known images should rise early, strange ones late")
+    set_figure_title(axes[0], "The curve should rise early for known images, and late for others")
     return axes[0]

@@ -1,4 +1,4 @@
-"""Tables as CSV files."""
+"""Write tables as CSV files."""
 
 from __future__ import annotations
 
@@ -13,15 +13,15 @@ from bayesnorm.files import write_bytes
 
 
 def write_csv(path: str | os.PathLike[str], columns: Sequence[str], rows: Iterable[Sequence[Any]]) -> None:
-    """Write a table as CSV, whole or not at all.
+    """Write a table as CSV, atomically.
 
     Args:
         path: The file.
         columns: Names of the columns.
-        rows: Text and numbers, a row for each line; None is an empty cell.
+        rows: Text and numbers, one row per line; None is an empty cell.
     """
     text = "".join(map(_line, (columns, *rows)))
-    write_bytes(Path(path), text.encode("utf-8", "backslashreplace"))  # half characters, as names of files may have
+    write_bytes(Path(path), text.encode("utf-8", "backslashreplace"))  # unpaired surrogates, which file names may have
 
 
 def _line(cells: Sequence[Any]) -> str:

@@ -1,4 +1,4 @@
-"""A store that is there, for commands that only look."""
+"""Open an existing store, for commands that only read."""
 
 from __future__ import annotations
 
@@ -13,17 +13,17 @@ DEFAULT_STORE = Path("bench.sqlite")
 
 
 def open_store(path: str | os.PathLike[str]) -> Store:
-    """Open a store; unlike `Store` itself, never make one."""
+    """Open a store; unlike `Store` itself, never create one."""
     if not Path(path).is_file():
         raise BayesNormError(
-            f"store: there is no file {path}; what `python -m experiments uci --store` wrote would work."
+            f"store: there is no file {path}. Pass a file that `python -m experiments uci --store` wrote."
         )
     return Store(path)
 
 
 def require_experiment(store: Store, name: str) -> None:
-    """Refuse a name that the store has neither results nor failures of."""
+    """Refuse a name without results or failures in the store."""
     known = store.experiments()
     if name not in known:
-        there = f"one of {', '.join(known)} would work" if known else "it is empty"
-        raise BayesNormError(f"--experiment: {name!r} is not in {store.path}; {there}.")
+        there = f"Use one of {', '.join(known)}" if known else "The store is empty"
+        raise BayesNormError(f"--experiment: {name!r} is not in {store.path}. {there}.")

@@ -1,4 +1,4 @@
-"""The account that every runner keeps."""
+"""Count the units of a run."""
 
 from __future__ import annotations
 
@@ -20,9 +20,9 @@ class Tally:
     """How many units a run kept, finished and failed.
 
     Args:
-        kept: Units whose results were in the store already.
+        kept: Units with results in the store.
         finished: Units that gave a result.
-        failed: Units that did not; `store.failures` says why, and the next run tries them again.
+        failed: Units that did not; `store.failures` says why, and the next run retries them.
     """
 
     kept: int
@@ -31,12 +31,12 @@ class Tally:
 
 
 class Ledger:
-    """The units that are missing, the one that comes next, and what became of the others.
+    """The missing units, the next one, and the results of the others.
 
     Args:
-        units: What to compute; repetitions count once.
-        store: Where results are and go.
-        progress: Called with (units dealt with, all units).
+        units: The units to compute; repetitions count once.
+        store: The store for results.
+        progress: Called with (units done, all units).
     """
 
     def __init__(self, units: Iterable[Unit], store: Store, progress: Progress | None) -> None:
@@ -51,7 +51,7 @@ class Ledger:
 
     @property
     def tally(self) -> Tally:
-        """The numbers so far."""
+        """Return the numbers so far."""
         return Tally(self.kept, self.finished, self.failed)
 
     def tell(self) -> None:
@@ -60,7 +60,7 @@ class Ledger:
             self._progress(self.kept + self.finished + self.failed, len(self.everything))
 
     def take(self) -> Unit | None:
-        """Return the next unit to compute, or None when there is none left."""
+        """Return the next unit to compute, or None if there is none left."""
         for unit in self._waiting:
             if self._store.missing([unit]):
                 return unit
@@ -69,7 +69,7 @@ class Ledger:
         return None
 
     def record(self, unit: Unit, told: Answer) -> None:
-        """Write a unit's result, or how it failed, to the store."""
+        """Write a unit's result, or its error, to the store."""
         if "error" in told:
             self._store.add_failure(unit, told["error"], told["seconds"], told["machine"])
             self.failed += 1
@@ -79,8 +79,8 @@ class Ledger:
 
 
 def require_count(name: str, value: int, least: int) -> int:
-    """Refuse a value that is no whole number, or too small."""
-    return require_whole(name, value, least, requirement=f"a whole number, at least {least}")
+    """Refuse a value that is not a whole number, or too small."""
+    return require_whole(name, value, least, requirement=f"a whole number from {least}")
 
 
 def require_modules(units: list[Unit]) -> None:
@@ -91,4 +91,4 @@ def require_modules(units: list[Unit]) -> None:
         except (ImportError, ValueError):
             found = False
         if not found:
-            raise BayesNormError(f"units: there is no module {module}; one that can be imported from here would work.")
+            raise BayesNormError(f"units: there is no module {module}. Use a module that can be imported from here.")

@@ -1,4 +1,4 @@
-"""Worker processes: one unit each at a time; one that dies, or loses its GPU, costs its unit and is replaced."""
+"""Worker processes with one unit at a time; a worker that dies, or loses its GPU, is replaced and its unit fails."""
 
 from __future__ import annotations
 
@@ -28,12 +28,12 @@ LOOK_SECONDS, STOP_SECONDS = 0.5, 5.0
 def work(
     take: Callable[[], Unit | None], finished: Callable[[Unit, Answer], None], *, workers: int, threads: int
 ) -> None:
-    """Have units computed by worker processes.
+    """Compute units with worker processes.
 
     Args:
-        take: Returns the next unit; None when there is none left.
+        take: Returns the next unit; None if there is none left.
         finished: Called in this thread with each unit and its worker's answer.
-        workers: Number of processes at once.
+        workers: Number of processes.
         threads: Number of threads of each process.
     """
     events: Events = queue.SimpleQueue()
@@ -48,7 +48,7 @@ def work(
             worker.give(unit)
 
     def handle(worker: _Worker, line: str) -> None:
-        """Report a worker's answer, or its death where the line has no end."""
+        """Report a worker's answer, or its death if the line is incomplete."""
         unit, worker.unit = worker.unit, None
         if unit is None:
             return
@@ -69,12 +69,12 @@ def work(
             try:
                 worker, line = events.get(timeout=LOOK_SECONDS)
             except queue.Empty:
-                # A dead worker's pipe may stay open in processes that it started, and never end.
+                # A dead worker's pipe may stay open in processes that it started.
                 dead = [worker for worker in pool if worker.process.poll() is not None]
                 if not dead:
                     continue
                 worker, line = dead[0], ""
-            if worker not in pool:  # the last word of one that has left
+            if worker not in pool:  # a late answer of a worker that has ended
                 continue
             handle(worker, line)
             if worker not in pool:
@@ -89,7 +89,7 @@ def work(
         for worker in pool | leaving:
             worker.process.kill()
         with contextlib.suppress(queue.Empty):
-            while True:  # what was finished before the interruption is kept
+            while True:  # keep what was finished before the interruption
                 worker, line = events.get_nowait()
                 if line.endswith("\n"):
                     handle(worker, line)
@@ -100,7 +100,7 @@ def work(
 
 
 class _Worker:
-    """A process, the unit that it is at, and a thread that hears its answers."""
+    """A process, its current unit, and a thread that reads its answers."""
 
     def __init__(self, threads: int, events: Events) -> None:
         self.unit: Unit | None = None
@@ -117,16 +117,16 @@ class _Worker:
         self._listener.start()
 
     def give(self, unit: Unit) -> None:
-        """Have it compute a unit."""
+        """Send a unit to the process."""
         self.unit = unit
         self._send({"function": unit.function, "parameters": unit.text, "key": unit.key})
 
     def stop(self) -> None:
-        """Let it end by itself."""
+        """Let the process end by itself."""
         self._send(STOP)
 
     def close(self) -> None:
-        """See that it has ended, by force if it does not."""
+        """Make sure that the process has ended, by force if necessary."""
         assert self.process.stdin is not None
         try:
             self.process.wait(STOP_SECONDS)
@@ -138,18 +138,18 @@ class _Worker:
         self._listener.join(LOOK_SECONDS)
 
     def obituary(self) -> str:
-        """Return how it died, in words; one that is still ending has the time to."""
+        """Return a text about how the process died; wait if it is still ending."""
         self.close()
         code = self.process.returncode
         if code >= 0:
             return f"The worker process ended with exit code {code} before the unit was finished."
         name = signal.Signals(-code).name if -code in {*signal.Signals} else f"signal {-code}"
-        hint = "; often for lack of memory" if name == "SIGKILL" else ""
+        hint = ", often because of too little memory" if name == "SIGKILL" else ""
         return f"The worker process was killed by {name} before the unit was finished{hint}."
 
     def _send(self, message: Any) -> None:
         assert self.process.stdin is not None
-        with contextlib.suppress(OSError):  # if it is dead, its listener says so
+        with contextlib.suppress(OSError):  # if it is dead, its reader reports that
             self.process.stdin.write(json.dumps(message) + "\n")
 
     def _listen(self, events: Events) -> None:

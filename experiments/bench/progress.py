@@ -1,4 +1,4 @@
-"""A bar for runs of many units: how many are done, how fast, how long still."""
+"""A progress bar for runs of many units, with speed and remaining time."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ def unit_bar(label: str = "units") -> Iterator[Progress]:
 
         def tell(done: int, total: int) -> None:
             now = time.monotonic()
-            first[:] = first or [(done, now)]  # units that were there before say nothing about the pace
+            first[:] = first or [(done, now)]  # existing units say nothing about the speed
             before, started = first[0]
             bars.update(task, completed=done, total=total, pace=pace(done - before, total - done, now - started))
 
@@ -43,11 +43,11 @@ def unit_bar(label: str = "units") -> Iterator[Progress]:
 
 
 def pace(done: int, left: int, seconds: float) -> str:
-    """Return how fast it goes and how long it takes still, in words.
+    """Return a text with the speed and the remaining time.
 
     Args:
         done: Units since the start.
-        left: Units that wait.
+        left: Units that remain.
         seconds: Time since the start.
     """
     if done <= 0 or seconds <= 0:

@@ -1,4 +1,4 @@
-"""Compute the units that a store is missing with the machines of a Ray cluster."""
+"""Compute the missing units of a store with the machines of a Ray cluster."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from .unit import Unit
 from .worker import answer
 
 AHEAD = 2
-"""Units with the cluster per unit that it can compute at once, so that no machine waits and a cluster may grow."""
+"""Units sent to the cluster per unit that it can compute at once, so that no machine waits and a cluster may grow."""
 CONNECT_SECONDS = 10.0
 CHECKOUT = Path(__file__).parents[2]
 
@@ -39,22 +39,21 @@ def run_ray(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> Tally:
-    """Compute the units that the store has no results of, with Ray.
+    """Compute the units without results in the store, with Ray.
 
-    Results, keys and failures are those of `run_local`: each result is in the store as soon as it is there; a unit that
-    raises, or whose process or machine dies, is recorded as failed, and the others go on. Only this process writes to
-    the store. The cluster's machines need this package, the modules of the units, and the data that these read. What
-    units print goes to Ray's logs. A unit with a parameter `device` that begins with "cuda" gets a GPU to itself.
+    Results, keys and failures are those of `run_local`: each result is stored as soon as it is computed. A unit that
+    raises an error, or whose process or machine dies, is recorded as failed, and the others continue. Only this process
+    writes to the store. The cluster's machines need this package, the modules of the units, and their data. What units
+    print goes to Ray's logs. A unit with a parameter `device` that begins with "cuda" gets its own GPU.
 
     Args:
-        units: What to compute; repetitions count once.
-        store: Where results are and go.
-        address: Address of a running cluster, "auto" for one that `ray start` began on this machine; None for the
-            connection that this process has, or else a cluster of this machine's own, which is gone when the run is
-            over.
-        workers: Units at once; None for one per `threads` cores of the cluster.
+        units: The units to compute; repetitions count once.
+        store: The store for results.
+        address: Address of a running cluster, "auto" for one that `ray start` started on this machine. None uses the
+            existing connection of this process, or else a temporary cluster on this machine.
+        workers: Number of units at once; None for one per `threads` cores of the cluster.
         threads: Number of threads of each unit.
-        progress: Called with (units dealt with, all units), first with those that were there.
+        progress: Called with (units done, all units), first with those that existed.
     """
     workers = None if workers is None else require_count("workers", workers, 1)
     threads = require_count("threads", threads, 1)
@@ -69,14 +68,14 @@ def run_ray(
 
 
 def _work(ray: Any, ledger: Ledger, *, workers: int | None, threads: int) -> None:
-    """Keep the cluster busy until nothing is left; at an interruption, keep what was finished and stop the rest."""
-    # A process of the cluster imports this module, to find `_compute`, before it is told the driver's own path.
+    """Keep the cluster busy until nothing is left; on an interruption, keep finished results and stop the rest."""
+    # A process of the cluster imports this module, to find `_compute`, before it gets the driver's import path.
     path_there = f"{CHECKOUT}{os.pathsep}${{PYTHONPATH}}"
     variables = {**dict.fromkeys(THREADS, str(threads)), "PYTHONPATH": path_there}
-    # A unit is tried once a run, as in `run_local`.
+    # A unit is tried once per run, as in `run_local`.
     options = {"max_retries": 0, "retry_exceptions": False, "runtime_env": {"env_vars": variables}}
     remote = ray.remote(**options)(_compute)
-    # After some errors CUDA fails in a process for ever, so that no other unit may follow in it.
+    # After some errors CUDA fails permanently in a process, so no other unit may run in it.
     remote_on_gpu = ray.remote(**options, max_calls=1)(_compute)
     path = [str(place) for place in sys.path]
     running: dict[Any, Unit] = {}
@@ -97,7 +96,7 @@ def _work(ray: Any, ledger: Ledger, *, workers: int | None, threads: int) -> Non
                 ledger.record(running.pop(done), _fetch(ray, done))
                 ledger.tell()
     except BaseException:
-        with contextlib.suppress(ray.exceptions.RayError):  # a cluster that is gone has nothing to keep
+        with contextlib.suppress(ray.exceptions.RayError):  # a lost cluster has nothing to keep
             done, _ = ray.wait([*running], num_returns=len(running), timeout=0) if running else ([], [])
             for reference in done:
                 told = _fetch(ray, reference)
@@ -109,17 +108,17 @@ def _work(ray: Any, ledger: Ledger, *, workers: int | None, threads: int) -> Non
 
 
 def _compute(path: list[str], function: str, parameters: str, key: str, threads: int) -> Answer:
-    """Make the call on the cluster, with what the driver can import within reach."""
+    """Run the unit on the cluster, with the driver's import path."""
     sys.path.extend(place for place in path if place not in sys.path)
     return answer(function, parameters, key, threads)
 
 
 def _fetch(ray: Any, reference: Any) -> Answer:
-    """Return a unit's answer, or how it came to have none."""
+    """Return a unit's answer, or why it has none."""
     try:
         told: Answer = ray.get(reference)
     except ray.exceptions.WorkerCrashedError:
-        error = "The worker process died before the unit was finished; often for lack of memory."
+        error = "The worker process died before the unit was finished, often because of too little memory."
     except ray.exceptions.RayError as problem:
         error = f"Ray lost the unit before it was finished: {problem}"
     else:
@@ -138,7 +137,7 @@ def _capacity(machines: list[dict[str, float]], threads: int) -> int:
 
 
 def _needs(machines: list[dict[str, float]], unit: Unit, threads: int) -> dict[str, float]:
-    """Return what the unit reserves; never more than some machine has, since Ray would wait for ever."""
+    """Return what the unit reserves; never more than some machine has, because Ray would wait forever."""
     largest = max((machine.get("CPU", 0) for machine in machines), default=0)
     gpus = any(machine.get("GPU", 0) >= 1 for machine in machines)
     return {"num_cpus": min(threads, largest) or threads, "num_gpus": int(_wants_gpu(unit) and gpus)}
@@ -150,12 +149,12 @@ def _wants_gpu(unit: Unit) -> bool:
 
 @contextlib.contextmanager
 def _connected(ray: Any, address: str | None, cores: int) -> Iterator[None]:
-    """Connect to a cluster; a connection that was there stays, one that was made here ends."""
+    """Connect to a cluster; an existing connection stays, a new one is closed afterwards."""
     if ray.is_initialized():
         if address is not None:
             raise BayesNormError(
-                f"address: {address!r} was given, but this process is connected to a cluster already; None, for that "
-                "cluster, or ray.shutdown() before, would work."
+                f"address={address!r}, but this process is already connected to a cluster. Use address=None for that "
+                "cluster, or call ray.shutdown() first."
             )
         yield
         return
@@ -171,8 +170,7 @@ def _connected(ray: Any, address: str | None, cores: int) -> Iterator[None]:
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             ray.shutdown()
             raise BayesNormError(
-                f"address: {address!r} was given, and Ray could not begin ({' '.join(str(error).split())}); "
-                f"{_ADDRESSES} would work."
+                f"address={address!r}, but Ray could not start ({' '.join(str(error).split())}). Use {_ADDRESSES}."
             ) from error
         try:
             yield
@@ -180,7 +178,7 @@ def _connected(ray: Any, address: str | None, cores: int) -> Iterator[None]:
             ray.shutdown()
 
 
-_ADDRESSES = 'the address of a running cluster, "host:port", or None, for one of this machine\'s own,'
+_ADDRESSES = 'the address of a running cluster, "host:port", or None for a cluster on this machine'
 
 
 def _require_reachable(address: str) -> None:
@@ -193,17 +191,17 @@ def _require_reachable(address: str) -> None:
     try:
         socket.create_connection((host.strip("[]"), int(port)), timeout=CONNECT_SECONDS).close()
     except (OSError, OverflowError) as error:
-        raise BayesNormError(f"address: nothing answers at {address!r} ({error}); {_ADDRESSES} would work.") from error
+        raise BayesNormError(f"address: nothing answers at {address!r} ({error}). Use {_ADDRESSES}.") from error
 
 
 @contextlib.contextmanager
 def _quiet_settings(own: bool) -> Iterator[None]:
-    """Tell Ray's makers nothing about this run, and leave no secret of an own cluster in the user's home."""
+    """Turn off Ray's usage statistics, and leave no secret of a temporary cluster in the user's home folder."""
     settings = {"RAY_USAGE_STATS_ENABLED": "0"}
     told = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
     if own and not told and not (Path.home() / ".ray" / "auth_token").exists():
         settings["RAY_AUTH_TOKEN"] = _secret()
-    names = [*settings, "RAY_AUTH_MODE"]  # which Ray sets by itself
+    names = [*settings, "RAY_AUTH_MODE"]  # Ray sets it otherwise
     before = {name: os.environ[name] for name in names if name in os.environ}
     os.environ.update(settings)
     try:
@@ -216,13 +214,13 @@ def _quiet_settings(own: bool) -> Iterator[None]:
 
 @functools.cache
 def _secret() -> str:
-    """Return the secret of this process's own clusters; one for all, since Ray remembers the first."""
+    """Return the secret of this process's temporary clusters; one for all, because Ray remembers the first."""
     return secrets.token_hex(32)
 
 
 @contextlib.contextmanager
 def _own_signal_handlers() -> Iterator[None]:
-    """Put back the handler of SIGTERM, which Ray takes for itself while it is connected."""
+    """Restore the handler of SIGTERM, which Ray replaces while it is connected."""
     main = threading.current_thread() is threading.main_thread()
     before = signal.getsignal(signal.SIGTERM)
     try:

@@ -1,4 +1,4 @@
-"""Compute the units that a store is missing with this machine's cores."""
+"""Compute the missing units of a store with this machine's cores."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Runner(Protocol):
     """A function that computes units; results are in the store when it returns."""
 
     def __call__(self, units: Iterable[Unit], store: Store, *, progress: Progress | None = None) -> Tally:
-        """Compute the units that the store has no results of; report (units dealt with, all units)."""
+        """Compute the units without results in the store; report (units done, all units)."""
         ...
 
 
@@ -36,18 +36,18 @@ def run_local(
     threads: int = 1,
     progress: Progress | None = None,
 ) -> Tally:
-    """Compute the units that the store has no results of, on this machine.
+    """Compute the units without results in the store, on this machine.
 
-    Each result is in the store as soon as it is there, so that a run that was stopped or killed goes on where it was.
-    A unit that raises, or whose process dies, is recorded as failed, and the others go on. The results are the same
-    for any number of workers. Two runs of the same units at once do much of the work twice; more workers do not.
+    Each result is stored as soon as it is computed, so an interrupted run continues. A unit that raises an error, or
+    whose process dies, is recorded as failed, and the others continue. The results are the same for any number of
+    workers. Two simultaneous runs of the same units do much of the work twice; use more workers instead.
 
     Args:
-        units: What to compute; repetitions count once.
-        store: Where results are and go.
-        workers: Processes at once; None for one per `threads` cores, 0 to compute in this process.
+        units: The units to compute; repetitions count once.
+        store: The store for results.
+        workers: Number of processes; None for one per `threads` cores, 0 to compute in this process.
         threads: Number of threads of each process.
-        progress: Called with (units dealt with, all units), first with those that were there.
+        progress: Called with (units done, all units), first with those that existed.
     """
     workers = None if workers is None else require_count("workers", workers, 0)
     threads = require_count("threads", threads, 1)
@@ -75,7 +75,7 @@ def available_cores() -> int:
 
 @contextlib.contextmanager
 def _unchanged_globals() -> Iterator[None]:
-    """Keep this process's thread count and global generators as they were."""
+    """Restore this process's thread count and global generators afterwards."""
     threads, plain, legacy = torch.get_num_threads(), random.getstate(), np.random.get_state()  # noqa: NPY002
     devices = range(torch.cuda.device_count()) if torch.cuda.is_initialized() else ()
     try:

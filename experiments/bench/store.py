@@ -1,4 +1,4 @@
-"""Results of units, in one SQLite file that survives whatever happens to those who write to it."""
+"""Store results of units in one SQLite file that survives killed writers."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from bayesnorm.files import require_place
 from .csv_file import write_csv
 from .unit import Unit, distinct
 
-APPLICATION = 0x62_6E_62_31  # "bnb1", which SQLite keeps in the file's header
+APPLICATION = 0x62_6E_62_31  # "bnb1", which SQLite stores in the file's header
 VERSION = 1
 
 TABLE = """
@@ -37,7 +37,7 @@ CREATE TABLE units (
 ) WITHOUT ROWID
 """
 
-# What is there with a result stays: of two runs that computed the same unit, the first one counts.
+# Existing results stay: if two runs computed the same unit, the first one counts.
 WRITE = """
 INSERT INTO units VALUES (?, ?, ?, ?, ?, ?, 1, ?, ?, ?)
 ON CONFLICT (key) DO UPDATE SET function = excluded.function, result = excluded.result, error = excluded.error,
@@ -53,7 +53,7 @@ class Failure:
 
     Args:
         parameters: Parameters of the unit.
-        error: What the last attempt ended with.
+        error: The error of the last attempt.
         attempts: Number of attempts.
     """
 
@@ -63,13 +63,13 @@ class Failure:
 
 
 class Store:
-    """The results of experiments, each written whole as its unit finishes.
+    """The results of experiments, each written atomically when its unit finishes.
 
-    A process that is killed at any moment leaves everything that it had written. Several processes of one machine may
-    write at once; on a network drive they may not. A store is for the thread that opened it.
+    A killed process leaves everything that it had written. Several processes of one machine may write at once, but not
+    on a network drive. Only the thread that opened a store may use it.
 
     Args:
-        path: The file; made if it is not there.
+        path: The file; created if needed.
         timeout: Seconds to wait for other processes that are writing.
     """
 
@@ -92,7 +92,7 @@ class Store:
         self.close()
 
     def close(self) -> None:
-        """Let go of the file."""
+        """Close the file."""
         if self._connection is not None:
             self._connection.close()
             self._connection = None
@@ -100,30 +100,30 @@ class Store:
     def add_result(
         self, unit: Unit, result: Any, seconds: float | None = None, machine: dict[str, Any] | None = None
     ) -> None:
-        """Keep a result, unless the unit has one.
+        """Store a result, unless the unit has one.
 
         Args:
-            unit: The unit that was computed.
-            result: JSON values; a dict gives one column per name. NaN and infinities are kept.
-            seconds: Time that it took.
-            machine: Hardware and versions that it was made with.
+            unit: The computed unit.
+            result: JSON values; a dict gives one column per name. NaN and infinities are allowed.
+            seconds: Time of the computation.
+            machine: Hardware and versions.
         """
         try:
             text = json.dumps(result)
         except (TypeError, ValueError) as error:
-            raise BayesNormError(f"result: JSON cannot hold it ({error}); plain numbers would work.") from None
+            raise BayesNormError(f"result: JSON cannot represent it ({error}). Return plain numbers.") from None
         self.add_result_text(unit, text, seconds, machine)
 
     def add_result_text(
         self, unit: Unit, result: str, seconds: float | None = None, machine: dict[str, Any] | None = None
     ) -> None:
-        """Keep a result that is JSON already; see `add_result`."""
+        """Store a result that is already JSON; see `add_result`."""
         self._write(unit, result, None, seconds, machine)
 
     def add_failure(
         self, unit: Unit, error: str, seconds: float | None = None, machine: dict[str, Any] | None = None
     ) -> None:
-        """Note that an attempt failed, unless the unit has a result; it stays among the missing ones."""
+        """Record a failed attempt, unless the unit has a result; the unit stays missing."""
         self._write(unit, None, error, seconds, machine)
 
     def missing(self, units: Iterable[Unit]) -> list[Unit]:
@@ -132,7 +132,7 @@ class Store:
         return [unit for unit in distinct(units) if not self._query(query, unit.key)]
 
     def require_writable(self) -> None:
-        """Refuse a file that can be read only, before results are computed that it could not take."""
+        """Refuse a read-only file, before results are computed that it could not store."""
         self._query("BEGIN IMMEDIATE")
         self._query("ROLLBACK")
 
@@ -141,9 +141,9 @@ class Store:
         return [name for (name,) in self._query("SELECT DISTINCT experiment FROM units ORDER BY experiment")]
 
     def rows(self, experiment: str) -> list[dict[str, Any]]:
-        """Return results as flat rows: parameters, result, `seconds` and `machine`, in order of the parameters' values.
+        """Return results as flat rows: parameters, result, `seconds` and `machine`, ordered by parameters.
 
-        A result that is no dict is called `result`. Where names clash, the result's is `result.name`.
+        A result that is not a dict is called `result`. If names clash, that of the result is `result.name`.
         """
         found = []
         for given, text, _, _, seconds, machine in self._records(experiment, "result IS NOT NULL"):
@@ -156,89 +156,90 @@ class Store:
         return [row for _, row in sorted(found, key=lambda pair: pair[0])]
 
     def failures(self, experiment: str) -> list[Failure]:
-        """Return units that were tried and have no result, in the order of their parameters' values."""
+        """Return units that were tried and have no result, ordered by parameters."""
         records = self._records(experiment, "result IS NULL")
         found = [Failure(given, error, attempts) for given, _, error, attempts, _, _ in records]
         return sorted(found, key=lambda failure: _order(failure.parameters))
 
     def export_csv(self, experiment: str, path: str | os.PathLike[str]) -> None:
-        """Write `rows` to a file, whole or not at all; lists and dicts within as JSON, None as nothing."""
+        """Write `rows` to a file, atomically; lists and dicts inside as JSON, None as nothing."""
         rows = self.rows(experiment)
         if not rows:
             known = ", ".join(map(repr, self.experiments())) or "none"
-            raise BayesNormError(f"experiment: {experiment!r} has no results in {self.path}; it holds {known}.")
+            raise BayesNormError(f"experiment: {experiment!r} has no results in {self.path}, which has {known}.")
         last = [name for name in ("seconds", "machine") if all(name in row for row in rows)]
         columns = [*dict.fromkeys(name for row in rows for name in row if name not in last), *last]
         write_csv(path, columns, [[_cell(row.get(name)) for name in columns] for row in rows])
 
     def _open(self, timeout: float) -> None:
-        """Make the table where the file is new; else see that it is a store, whole, and of this version."""
+        """Create the table if the file is new; otherwise check that it is a complete store of this version."""
         if self._is_new():
             self._share(timeout)
             self._query("BEGIN IMMEDIATE")
-            if self._is_new():  # else another process was faster
+            if self._is_new():  # otherwise another process was faster
                 self._query(TABLE)
                 self._query(f"PRAGMA application_id = {APPLICATION}")
                 self._query(f"PRAGMA user_version = {VERSION}")
             self._query("COMMIT")
         application, version = self._pragma("application_id"), self._pragma("user_version")
         if application != APPLICATION:
-            raise FileFormatError(f"path: {self.path} is a database, but no bayesnorm store; give another file name.")
+            raise FileFormatError(f"path: {self.path} is a database, but not a bayesnorm store. Use another file name.")
         if version != VERSION:
             age = "newer" if version > VERSION else "older"
             raise FileFormatError(
-                f"path: {self.path} is a store of version {version}, of a {age} bayesnorm; this one reads {VERSION}."
+                f"path: {self.path} is a store of version {version}, of a {age} bayesnorm, but this one reads "
+                f"version {VERSION}. Use another file name."
             )
         if (found := self._pragma("quick_check(1)")) != "ok":
-            raise FileFormatError(f"path: {self.path} is damaged ({found}); {_RESCUE}")
+            raise FileFormatError(f"path: {self.path} is damaged ({found}). {_RESCUE}")
         self._share(timeout)
 
     def _is_new(self) -> bool:
         return not self._pragma("application_id") and not self._query("SELECT 1 FROM sqlite_master LIMIT 1")
 
     def _share(self, timeout: float) -> None:
-        """Switch to a write-ahead log: readers and a writer at once, and a killed writer leaves no part of a write."""
+        """Switch to a write-ahead log: readers and a writer at once, and a killed writer leaves no partial write."""
         self._query("PRAGMA synchronous = FULL")
         end = time.monotonic() + timeout
         while self._pragma("journal_mode") != "wal":
             try:
                 mode = self._pragma("journal_mode = WAL")
-            except BayesNormError:  # SQLite does not wait here by itself
+            except BayesNormError:  # SQLite does not wait here itself
                 if time.monotonic() > end:
                     raise
                 time.sleep(0.01)
                 continue
-            if mode != "wal":  # and never will be
+            if mode != "wal":  # this does not change later
                 raise FileFormatError(
-                    f"path: SQLite can keep no write-ahead log for {self.path}; a file on a local disk would work."
+                    f"path: SQLite cannot use a write-ahead log for {self.path}. Use a file on a local disk."
                 )
 
     def _write(
         self, unit: Unit, result: str | None, error: str | None, seconds: float | None, machine: dict[str, Any] | None
     ) -> None:
         identity = (unit.key, unit.experiment, unit.function, unit.text)
-        # An error's text may hold half characters, such as names of files have.
+        # An error's text may have unpaired surrogates, as file names may.
         shown = None if error is None else error.encode("utf-8", "backslashreplace").decode()
         took = None if seconds is None else float(seconds)
         outcome = (result, shown, took, json.dumps(machine))
         self._query(WRITE, *identity, *outcome, _digest(*identity, *outcome))
 
     def _records(self, experiment: str, which: str) -> Iterator[tuple[dict[str, Any], str, str, int, float, str]]:
-        """Yield parameters, result, error, attempts, seconds and machine, just as they were written."""
+        """Yield parameters, result, error, attempts, seconds and machine, exactly as written."""
         for *fields, digest, attempts in self._query(
             "SELECT key, experiment, function, parameters, result, error, seconds, machine, digest, attempts "
             f"FROM units WHERE experiment = ? AND {which}",
             experiment,
         ):
             if digest != _digest(*fields):
-                raise FileFormatError(f"path: {self.path} is damaged (unit {fields[0]} was altered); {_RESCUE}")
+                raise FileFormatError(f"path: {self.path} is damaged (unit {fields[0]} was changed). {_RESCUE}")
             _, _, _, parameters, result, error, seconds, machine = fields
             yield json.loads(parameters), result, error, attempts, seconds, machine
 
     def _query(self, query: str, *values: Any) -> list[tuple[Any, ...]]:
         with self._guarded():
             if self._connection is None:
-                raise BayesNormError(f"store: {self.path} is closed; open it again with Store(path).")
+                raise BayesNormError(f"store: {self.path} is closed. Open it again with Store(path).")
             return self._connection.execute(query, values).fetchall()
 
     def _pragma(self, name: str) -> Any:
@@ -246,19 +247,19 @@ class Store:
 
     @contextlib.contextmanager
     def _guarded(self) -> Iterator[None]:
-        """Turn SQLite's errors into ours, which say what would work."""
+        """Turn SQLite's errors into ours, which say what to do."""
         try:
             yield
         except (sqlite3.OperationalError, sqlite3.ProgrammingError) as error:
             raise BayesNormError(
-                f"store: {self.path} could not be used ({error}); a place to write to, with space left, which no other "
-                "program keeps locked, and from the thread that opened it, would work."
+                f"store: {self.path} could not be used ({error}). Check that the folder is writable and the disk not "
+                "full, that no other program locks the file, and that only one thread uses the store."
             ) from error
         except sqlite3.DatabaseError as error:
-            raise FileFormatError(f"path: {self.path} is damaged or no store ({error}); {_RESCUE}") from error
+            raise FileFormatError(f"path: {self.path} is damaged or not a store ({error}). {_RESCUE}") from error
 
 
-_RESCUE = "give another file name, or bring back a copy."
+_RESCUE = "Use another file name, or restore a copy."
 
 
 def _digest(*fields: Any) -> str:
@@ -266,14 +267,14 @@ def _digest(*fields: Any) -> str:
 
 
 def _free(name: str, row: dict[str, Any], prefix: str) -> str:
-    """Return a name that the row does not have yet, with as many prefixes as that takes."""
+    """Return a name that the row does not have yet, with as many prefixes as needed."""
     while name in row:
         name = f"{prefix}.{name}"
     return name
 
 
 def _order(value: Any) -> tuple[Any, ...]:
-    """Return a key that sorts JSON values of any kinds: numbers by size, text by letters."""
+    """Return a key that sorts JSON values of any kind: numbers by size, text alphabetically."""
     if isinstance(value, dict):
         return (4, [(name, _order(entry)) for name, entry in sorted(value.items())])
     if isinstance(value, list):

@@ -1,6 +1,6 @@
-"""Make a unit's call; as a script, be a worker that takes units as JSON lines and answers with JSON lines.
+"""Compute a unit; as a script, run a worker that reads units as JSON lines and answers with JSON lines.
 
-The script imports nothing but the standard library, so that a worker starts at once and loads only what its units need.
+The script imports only the standard library, so a worker starts immediately and loads only what its units need.
 """
 
 from __future__ import annotations
@@ -27,10 +27,10 @@ LAST = "last"
 
 
 def answer(function: str, parameters: str, key: str, threads: int) -> dict[str, Any]:
-    """Call a function with parameters, which are JSON.
+    """Return the answer of a function for parameters, which are JSON.
 
-    The global random generators of Python, and of NumPy and torch where the unit's module imports them, start from the
-    unit's key, so that a unit gives the same whatever ran before it.
+    The global random generators of Python, and of NumPy and torch if the unit's module imports them, are seeded with
+    the unit's key. A unit therefore gives the same result whatever ran before it.
 
     Returns:
         `result`, as JSON, or `error`, as text; `seconds` of the call, and `machine`.
@@ -51,13 +51,13 @@ def answer(function: str, parameters: str, key: str, threads: int) -> dict[str, 
         seconds = time.perf_counter() - started
         outcome = {"error": traceback.format_exc()[-ERROR_CHARACTERS:]}
         status = 0 if isinstance(error, SystemExit) and not error.code else 1
-    if os.getpid() != own:  # a child that the unit forked must neither answer nor go on with what its parent does
+    if os.getpid() != own:  # a child process that the unit forked must neither answer nor continue
         os._exit(status)
     return {**outcome, "seconds": seconds, "machine": describe_machine(threads)}
 
 
 def describe_machine(threads: int) -> dict[str, Any]:
-    """Return hardware and versions that a result is made with, of what the unit has loaded."""
+    """Return hardware and versions of a result, for packages that the unit has loaded."""
     torch, package = sys.modules.get("torch"), sys.modules.get("bayesnorm")
     return {
         "cpu": _cpu_name() if package else platform.processor() or platform.machine(),
@@ -70,7 +70,7 @@ def describe_machine(threads: int) -> dict[str, Any]:
 
 
 def _cpu_name() -> str:
-    from bayesnorm.cli.versions import cpu_name  # not loaded for units that do without the package
+    from bayesnorm.cli.versions import cpu_name  # not loaded for units that do not use the package
 
     return cpu_name()
 
@@ -79,7 +79,9 @@ def _as_json(function: str, result: Any) -> str:
     try:
         return json.dumps(result)
     except (TypeError, ValueError) as error:
-        raise TypeError(f"{function} gave what JSON cannot hold ({error}); plain numbers would work.") from None
+        raise TypeError(
+            f"{function} returned a value that JSON cannot represent ({error}). Return plain numbers."
+        ) from None
 
 
 def _seed(key: str) -> None:
@@ -92,7 +94,7 @@ def _seed(key: str) -> None:
 
 
 def _accelerator_lost() -> bool:
-    """Return whether CUDA is broken in this process: after some errors every later call fails too, whoever makes it."""
+    """Return whether CUDA is broken in this process: after some errors every later call fails too."""
     torch = sys.modules.get("torch")
     if torch is None or not torch.cuda.is_initialized():
         return False
@@ -104,27 +106,27 @@ def _accelerator_lost() -> bool:
 
 
 def _private(number: int, mode: str, instead: int) -> IO[str]:
-    """Return a standard stream for this module alone; the units' own reading or printing goes elsewhere."""
+    """Return a private standard stream; units that read or print use another one."""
     stream = os.fdopen(os.dup(number), mode, buffering=1, encoding="ascii")
     os.dup2(instead, number)
     return stream
 
 
 def _read(lines: IO[str], units: queue.SimpleQueue[dict[str, Any] | None]) -> None:
-    """Put units that come in into the queue, and None at the end; without an end, end the process."""
+    """Put incoming units into the queue, and None at the end; if the input breaks off, end the process."""
     for line in lines:
-        if not line.endswith("\n"):  # the runner died while it wrote
+        if not line.endswith("\n"):  # the runner died while writing
             break
         message = json.loads(line)
         units.put(None if message == STOP else message)
         if message == STOP:
             return
-    os._exit(1)  # the runner is gone: nobody waits for the unit that this process may be at
+    os._exit(1)  # the runner is gone, so nobody waits for the current unit
 
 
 def main() -> None:
-    """Answer until told to stop; end at once when standard input ends."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is the runner's to handle
+    """Answer until the runner says stop; exit immediately when standard input ends."""
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # the runner handles Ctrl-C
     faulthandler.enable()
     with open(os.devnull) as nothing:
         lines = _private(0, "r", nothing.fileno())

@@ -1,5 +1,5 @@
-"""Networks for the image experiments, trained by one recipe each and kept as files.
+"""Networks for the image experiments, each trained by one recipe and stored in files.
 
-`networks.py` says which there are, `datasets.py` what they are trained on, `recipes.py` how, and `training.py` does it:
-`trained_network(...)` returns a network that is trained, now or before.
+`networks.py` defines the networks, `datasets.py` their data, `recipes.py` the training recipes, and `training.py`
+trains: `trained_network(...)` returns a network that is trained now or was trained before.
 """

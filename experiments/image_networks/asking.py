@@ -1,4 +1,4 @@
-"""Ask a classifier about images of the kind it was trained on, and about others: scores and doubts of both."""
+"""Score a classifier and its uncertainty on images of its training distribution and on others."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ from .datasets import image_set, load_images
 from .training import Plan
 
 Predict = Callable[[Tensor], ClassificationPredictive]
-"""Predicts images as a network takes them."""
+"""Predicts images given as network input."""
 
 OTHER_FIVE = "the other five classes"
 OUTSIDE: dict[str, Callable[[], Any]] = {
@@ -40,17 +40,17 @@ OUTSIDE: dict[str, Callable[[], Any]] = {
     "cifar100": lambda: load_cifar100("test"),
     OTHER_FIVE: lambda: load_cifar10("test"),
 }
-"""Images that a network was not trained on, by name: a function that gives them with their labels."""
+"""Images outside of the training distribution, by name: a function that returns them with their labels."""
 
 
 @dataclass(frozen=True)
 class Setting:
-    """A network and what it is asked about.
+    """A network and its test images.
 
     Args:
         network: The network.
-        data: What it is trained on.
-        outside: What it is asked about besides, one of `OUTSIDE`.
+        data: Its training data.
+        outside: Images outside of the training distribution, one of `OUTSIDE`.
         paper_network: The network of the paper.
     """
 
@@ -62,12 +62,12 @@ class Setting:
 
 @dataclass(frozen=True)
 class Asked:
-    """What a network is asked about, as it takes images.
+    """Test images as network input.
 
     Args:
-        x: Test images of its own kind.
+        x: Test images of the training distribution.
         y: Their labels.
-        outside: Images of other kinds, by name.
+        outside: Images of other distributions, by name.
     """
 
     x: Tensor
@@ -78,13 +78,13 @@ class Asked:
 def ask_each(
     option: str, known: Iterable[str], chosen: Sequence[str] | None, measure: Callable[[str], Any]
 ) -> dict[str, Any]:
-    """Return what is found for each name; without a choice all are asked for, and those without images left out.
+    """Return the result for each name; by default for all names, except those without images.
 
     Args:
-        option: What a choice is called, for messages.
+        option: The name of the option, for messages.
         known: All names.
-        chosen: Those that the user asked for, or nothing.
-        measure: Finds something for a name.
+        chosen: The names that the user chose, or nothing.
+        measure: Function of a name that returns a result.
     """
     names = tuple(known)
     require_known(option, chosen or (), names)
@@ -97,7 +97,7 @@ def ask_each(
                 raise
             print(f"{name}: left out, {error}")
     if not found:
-        raise DataNotFoundError("no images to ask about are there; `bayesnorm data get cifar10` would bring some.")
+        raise DataNotFoundError("No images are available. Run `bayesnorm data get cifar10` to download some.")
     return found
 
 
@@ -105,10 +105,10 @@ def load_asked(plan: Plan, outside: Sequence[str], count: int | None, device: st
     """Return the recipe's test images and others, the first `count` of each kind or all of them.
 
     Args:
-        plan: Of the network that is asked.
+        plan: Plan of the network.
         outside: Names of other kinds, of `OUTSIDE`.
-        count: How many images of each kind; None means all.
-        device: Where the network runs.
+        count: Number of images of each kind; None means all.
+        device: The device.
     """
     scaled = plan.transform().scaled
     x, y = load_images(plan.data, "test", plan.recipe.test_images)
@@ -117,11 +117,11 @@ def load_asked(plan: Plan, outside: Sequence[str], count: int | None, device: st
 
 
 def load_outside(name: str, data: str) -> Tensor:
-    """Return uint8 images (N, channels, 32, 32) of another kind, laid out as those that a network was trained on.
+    """Return uint8 images (N, channels, 32, 32) of another kind, in the format of the training images.
 
     Args:
         name: One of `OUTSIDE`.
-        data: What the network was trained on, one of `DATASETS`.
+        data: The network's training data, one of `DATASETS`.
     """
     require_known("outside", [name], OUTSIDE)
     pixels, labels = OUTSIDE[name]()
@@ -137,10 +137,10 @@ def load_outside(name: str, data: str) -> Tensor:
 
 
 def uncertainty_scores(predict: Predict, asked: Asked) -> dict[str, Any]:
-    """Return how good predictions are on a network's own kind, and how its uncertainty differs on others.
+    """Return scores on images of the training distribution, and how uncertainty differs on others.
 
-    Doubts are means over images with their standard errors, in nats; AUROC and FPR95 of each uncertainty tell other kinds
-    from the own one.
+    Uncertainties are means over images with their standard errors, in nats. AUROC and FPR95 of each uncertainty
+    separate other images from those of the training distribution.
     """
     inside = predict(asked.x)
     doubts = _doubts(inside)

@@ -1,4 +1,4 @@
-"""What the image experiments train on: bytes (N, channels, 32, 32), labels, and how images become network inputs."""
+"""Data sets of the image experiments: bytes (N, channels, 32, 32), labels, and the conversion to network input."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from bayesnorm.data import (
 
 from ..known_names import require_known
 
-# The digits' and clothes' one channel is scaled as the first of three would be.
+# Digits and clothes have one channel, which is scaled like the first of three.
 _GREY = {"channels": 1, "mean": IMAGENET_MEAN[:1], "std": IMAGENET_STD[:1], "padding": 2}
 
 
@@ -32,13 +32,13 @@ class ImageSet:
     """A data set to train on.
 
     Args:
-        load: `load(split, rows)`, or with `whole=True` where there may be a part only.
+        load: `load(split, rows)`, or with `whole=True` if only a part may be available.
         classes: Number of classes that are kept, the first ones.
         channels: Channels of its images.
-        flip: Whether a mirror image is one of the same class.
-        padding: Pixels that images are moved by at most when they are cropped.
-        mean, std: Per channel, of the network's input; those of the given networks.
-        parts: Whether a data folder may hold a part of it.
+        flip: Whether a mirror image has the same class.
+        padding: Largest shift of images in random crops, in pixels.
+        mean, std: Mean and standard deviation of the network input per channel; those of the published networks.
+        parts: Whether a data folder may have only a part of it.
     """
 
     load: Any
@@ -61,16 +61,16 @@ DATASETS: dict[str, ImageSet] = {
 
 
 def image_set(name: str) -> ImageSet:
-    """Return what is known of a data set, or refuse an unknown name."""
+    """Return a data set by name, or refuse an unknown name."""
     require_known("data", [name], DATASETS)
     return DATASETS[name]
 
 
 def load_images(name: str, split: str, count: int | None = None) -> tuple[Tensor, Tensor]:
-    """Return uint8 images (N, channels, 32, 32) and labels: all of a split, or of its first `count` images.
+    """Return uint8 images (N, channels, 32, 32) and labels of a split, or of its first `count` images.
 
-    Digits and clothes get two black pixels on every side. Of a set with fewer classes than the files, images of the
-    other classes are left out.
+    Digits and clothes get two black pixels on every side. If a set uses fewer classes than its files have, images of
+    the other classes are left out.
     """
     made = image_set(name)
     load = partial(made.load, whole=True) if made.parts and count is None else made.load

@@ -11,7 +11,7 @@ from bayesnorm.nets import VGG, CifarResNet, LeNet5, ResNet
 
 # Each takes classes, seed, in_channels and dropout, and images of 32 x 32.
 NETWORKS: dict[str, Callable[..., nn.Module]] = {
-    "lenet5": partial(LeNet5, size=32, padding=0),  # digits come with the padding already
+    "lenet5": partial(LeNet5, size=32, padding=0),  # digits are already padded
     "vgg11": partial(VGG, 11),
     "vgg16": partial(VGG, 16),
     "resnet18": partial(ResNet, 18),

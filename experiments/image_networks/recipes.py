@@ -1,8 +1,8 @@
-"""How networks are trained on images: numbers that are known to work, none of them chosen on test images.
+"""Training recipes for images: established settings, none of them chosen on test images.
 
 SGD with Nesterov momentum, a learning rate that rises and then falls along a cosine, weight decay on kernels and
-matrices. The peak of .1 for each 128 images of a batch, 5e-4 and batches of some hundred are what fast trainings of
-CIFAR-10 have in common.
+matrices. A peak of 0.1 for each 128 images of a batch, a weight decay of 5e-4 and batches of a few hundred images are
+common in fast trainings of CIFAR-10.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from ..known_names import require_known
 
 @dataclass(frozen=True)
 class Recipe:
-    """One way to train.
+    """A training recipe.
 
     Args:
-        epochs: Passes over the training images.
+        epochs: Number of epochs.
         batch_size: Images per step.
-        learning_rate: The highest one; None means .1 for each 128 images of a batch.
+        learning_rate: The highest one; None means 0.1 for each 128 images of a batch.
         weight_decay: On weights with two dimensions or more.
-        momentum: Nesterov's.
-        rising: Share of the steps in which the learning rate rises.
-        label_smoothing: Share of the target that goes to all classes alike.
-        dropout: Rate of the network's dropout.
-        images: Training images: the first so many; None means all.
-        test_images: Images that it is scored on: the first so many; None means all.
+        momentum: Nesterov momentum.
+        rising: Fraction of the steps in which the learning rate rises.
+        label_smoothing: Fraction of the target that is spread over all classes.
+        dropout: Dropout rate.
+        images: Number of training images, the first ones; None means all.
+        test_images: Number of scored images, the first ones; None means all.
     """
 
     epochs: int
@@ -51,16 +51,16 @@ class Recipe:
 
     @property
     def peak(self) -> float:
-        """The highest learning rate."""
+        """Return the highest learning rate."""
         return 0.1 * self.batch_size / 128 if self.learning_rate is None else self.learning_rate
 
     @property
     def loss(self) -> Callable[[Any, Tensor], Tensor]:
-        """The loss of logits and labels."""
+        """Return the loss of logits and labels."""
         return partial(F.cross_entropy, label_smoothing=self.label_smoothing)
 
     def optimiser(self, parameters: list[Tensor]) -> Optimizer:
-        """Make the optimiser."""
+        """Return the optimiser."""
         groups: list[dict[str, Any]] = [
             {"params": [p for p in parameters if p.dim() >= 2], "weight_decay": self.weight_decay},
             {"params": [p for p in parameters if p.dim() < 2]},
@@ -68,7 +68,7 @@ class Recipe:
         return SGD(groups, lr=self.peak, momentum=self.momentum, nesterov=True, fused=parameters[0].is_cuda or None)
 
     def schedule(self, steps: int) -> Callable[[Any], OneCycleLR]:
-        """Return what makes the learning rate's schedule for so many steps."""
+        """Return a function that makes the learning-rate schedule for so many steps."""
         return partial(
             OneCycleLR, max_lr=self.peak, total_steps=steps, pct_start=self.rising, cycle_momentum=False, div_factor=10
         )
@@ -78,11 +78,11 @@ _QUICK = Recipe(epochs=5, batch_size=64, images=2000, test_images=1000)
 _NARROW = Recipe(epochs=120, batch_size=256)
 _WIDE = Recipe(epochs=50, batch_size=512)
 
-# For each preset, what every network is trained by; "quick" is a look on a CPU, "paper" what results come from.
+# The recipe of every network for each preset; "quick" is a short test on a CPU, "paper" gives the documented results.
 RECIPES: dict[str, dict[str, Recipe]] = {
     "quick": {
         "": _QUICK,
-        # What a CPU does in a few minutes is less of a larger network; small batches let it take steps enough.
+        # A CPU needs a few minutes; larger networks train less, and small batches give enough steps.
         **dict.fromkeys(("resnet44", "resnet56", "vgg11"), replace(_QUICK, epochs=3, images=1000)),
         **dict.fromkeys(("resnet18", "vgg16"), replace(_QUICK, epochs=2, images=512, batch_size=16)),
         "resnet50": replace(_QUICK, epochs=2, images=256, batch_size=8, test_images=500),
@@ -102,7 +102,7 @@ def recipe_for(network: str, preset: str) -> Recipe:
 
 
 def set_up_device(device: str) -> None:
-    """Let a GPU look for its fastest kernels, and use them in float32 too."""
+    """Let a GPU choose its fastest kernels, also for float32."""
     if device == "cuda":
         torch.backends.cudnn.benchmark = True
         torch.set_float32_matmul_precision("high")

@@ -1,4 +1,4 @@
-"""Train a network on images, and keep it: weights as safetensors, and what is known of it as JSON beside them."""
+"""Train a network on images and store it: weights as safetensors, information about it as JSON."""
 
 from __future__ import annotations
 
@@ -35,13 +35,13 @@ SCORED_AT_ONCE = 1000
 
 @dataclass(frozen=True)
 class Plan:
-    """Which network is trained on what, and how.
+    """The network, its data and its training.
 
     Args:
         network: One of `NETWORKS`.
         data: One of `DATASETS`.
-        recipe: How.
-        seed: Decides initial weights, order and transforms.
+        recipe: The training recipe.
+        seed: Determines initial weights, order and transforms.
         compiled: Whether, or in which mode, steps are compiled; "graph" records them, on a GPU.
     """
 
@@ -52,7 +52,7 @@ class Plan:
     compiled: bool | str = "graph"
 
     targets_move: ClassVar[bool] = False
-    """Whether targets go through the transform with their images."""
+    """Whether targets are transformed together with their images."""
 
     @classmethod
     def of(
@@ -64,20 +64,20 @@ class Plan:
         compiled: bool | str = "graph",
         **changes: Any,
     ) -> Plan:
-        """Return the plan of a preset, with some entries of its recipe changed; None leaves one as it is."""
+        """Return the plan of a preset, with some entries of its recipe changed; None keeps an entry."""
         require_known("network", [network], NETWORKS)
         image_set(data)
         changed = {name: value for name, value in changes.items() if value is not None}
         return cls(network, data, replace(recipe_for(network, preset), **changed), seed, compiled)
 
     def new_network(self) -> nn.Module:
-        """Return the network as it is before training."""
+        """Return the untrained network."""
         made = image_set(self.data)
         options = {"classes": made.classes, "in_channels": made.channels, "dropout": self.recipe.dropout}
         return NETWORKS[self.network](seed=self.seed, **options)
 
     def transform(self) -> CropAndFlip:
-        """Return what becomes of training images."""
+        """Return the transform of training images."""
         made = image_set(self.data)
         return CropAndFlip(made.padding, made.flip, made.mean, made.std)
 
@@ -86,15 +86,15 @@ class Plan:
         return load_images(self.data, split, self.recipe.images if split == "train" else self.recipe.test_images)
 
     def loss(self, y: Tensor) -> Loss:
-        """Return what is minimised, where `y` are the training targets."""
+        """Return the loss to minimise, given the training targets `y`."""
         return self.recipe.loss
 
     def score(self, network: nn.Module, x: Tensor, y: Tensor) -> dict[str, Any]:
-        """Return how good a network is on images as they are."""
+        """Return the score of a network on untransformed images."""
         return score(network, x, y, self)
 
     def steps(self, images: int) -> int:
-        """Return the steps of an epoch; of fewer images than a batch, all make one."""
+        """Return the steps of an epoch; if there are fewer images than a batch, there is one step."""
         return max(1, images // self.recipe.batch_size)
 
     def train(
@@ -106,8 +106,8 @@ class Plan:
             network: The network.
             x: Images, as bytes.
             y: Targets.
-            teacher: Says what the network learns, where targets do not.
-            options: Further ones of `bayesnorm.training.train`.
+            teacher: The network to distil from, instead of targets.
+            options: Further options of `bayesnorm.training.train`.
         """
         recipe = self.recipe
         how = {"loss": self.loss(y), "transform": self.transform(), "transform_targets": self.targets_move}
@@ -127,26 +127,26 @@ class Plan:
             )
 
     def described(self) -> dict[str, Any]:
-        """Return what decides the weights, as JSON has it."""
+        """Return what determines the weights, as JSON values."""
         return {"network": self.network, "data": self.data, "seed": self.seed, "recipe": asdict(self.recipe)}
 
 
 def trained_network(plan: Plan, out: Path, name: str, device: str = "cpu") -> tuple[nn.Module, dict[str, Any]]:
-    """Return a network in evaluation mode, trained now or before, and what is known of it.
+    """Return a network in evaluation mode, trained now or before, and information about it.
 
-    A training that was killed goes on where it was; its checkpoint is `out/{name}.checkpoint`.
+    An interrupted training continues; its checkpoint is `out/{name}.checkpoint`.
 
     Args:
-        plan: What is trained.
-        out: Folder of `{name}.safetensors` and `{name}.json`; made if it is not there.
-        name: What the files are called.
+        plan: What to train.
+        out: Folder of `{name}.safetensors` and `{name}.json`; created if needed.
+        name: The name of the files.
         device: "cpu" or "cuda".
     """
     numbers, weights = out / f"{name}.json", out / f"{name}.safetensors"
     if numbers.exists() and weights.exists():
         told = json.loads(numbers.read_text())
         if {key: told.get(key) for key in plan.described()} != plan.described():
-            raise FileFormatError(f"{numbers} tells of another network; give another name or folder.")
+            raise FileFormatError(f"{numbers} describes another network. Use another name or folder.")
     else:
         out.mkdir(parents=True, exist_ok=True)
         network, told = _train(plan, out / f"{name}.checkpoint", device)
@@ -157,7 +157,7 @@ def trained_network(plan: Plan, out: Path, name: str, device: str = "cpu") -> tu
     read = {key: value.float() for key, value in read_tensors(weights)[0].items()}
     network.load_state_dict({**_counters(network), **read})
     network = network.eval().to(device)
-    if device == "cuda":  # where convolutions are faster so
+    if device == "cuda":  # convolutions are faster in this layout
         network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     return network, told
 
@@ -165,16 +165,16 @@ def trained_network(plan: Plan, out: Path, name: str, device: str = "cpu") -> tu
 def train_together(
     plans: Mapping[str, Plan], out: Path, device: str, workers: int, compiled: bool | str | None = None
 ) -> None:
-    """Train the networks that are not there yet; several at once, each in a process of its own, with several workers.
+    """Train the missing networks, with several workers at once, each in its own process.
 
     Steps of small networks leave most of a GPU idle.
 
     Args:
-        plans: What is trained, by the name of its files.
+        plans: What to train, by the name of its files.
         out: Folder of the files.
         device: "cpu" or "cuda".
-        workers: How many at once.
-        compiled: How steps run; None leaves that to the plans.
+        workers: Number of processes.
+        compiled: How steps run; None uses the plans' settings.
     """
     missing = {
         name: plan if compiled is None else replace(plan, compiled=compiled)
@@ -185,7 +185,7 @@ def train_together(
         for name, plan in missing.items():
             trained_network(plan, out, name, device)
         return
-    context = multiprocessing.get_context("spawn")  # a process that knows a GPU cannot be forked
+    context = multiprocessing.get_context("spawn")  # a process that has used a GPU cannot be forked
     with ProcessPoolExecutor(min(workers, len(missing)), context, max_tasks_per_child=1) as pool:
         for training in [pool.submit(_train_and_keep, plan, out, name, device) for name, plan in missing.items()]:
             training.result()
@@ -197,7 +197,7 @@ def _train_and_keep(plan: Plan, out: Path, name: str, device: str) -> None:
 
 
 def save_weights(network: nn.Module, path: Path) -> None:
-    """Write weights, kernels and matrices in half precision: files travel, and half of their bytes are enough."""
+    """Write weights, with kernels and matrices in half precision to make files smaller."""
     counters = _counters(network)
     state = {name: value.detach().cpu() for name, value in network.state_dict().items() if name not in counters}
     half = {name: value.half() if value.dim() >= 2 else value for name, value in state.items()}
@@ -205,7 +205,7 @@ def save_weights(network: nn.Module, path: Path) -> None:
 
 
 def score(network: nn.Module, x: Tensor, y: Tensor, plan: Plan) -> dict[str, float]:
-    """Return accuracy and negative log-likelihood on images as they are."""
+    """Return accuracy and negative log-likelihood on untransformed images."""
     scaled, total, right = plan.transform().scaled, 0.0, 0
     network.eval()
     with torch.no_grad():
@@ -217,7 +217,7 @@ def score(network: nn.Module, x: Tensor, y: Tensor, plan: Plan) -> dict[str, flo
 
 
 def _train(plan: Plan, checkpoint: Path, device: str) -> tuple[nn.Module, dict[str, Any]]:
-    """Train, and return the network with what was measured."""
+    """Train, and return the network with its measurements."""
     started, recipe = time.perf_counter(), plan.recipe
     set_up_device(device)
     x, y = (part.to(device) for part in plan.load("train"))
@@ -236,10 +236,10 @@ def _train(plan: Plan, checkpoint: Path, device: str) -> tuple[nn.Module, dict[s
         checkpoint_every=30.0,
     )
     trained = time.perf_counter()
-    # The weights as they are read back: what is scored is what is kept.
+    # The weights are read back, so that the stored weights are scored.
     test, labels = (part.to(device) for part in plan.load("test"))
     scores = plan.score(_rounded(network), test, labels)
-    # Of the epochs before an interruption only the sum is known.
+    # For the epochs before an interruption only the total time is known.
     epochs = [ends[epoch] - ends[epoch - 1] for epoch in ends if epoch - 1 in ends] or [history.seconds / recipe.epochs]
     later, scoring = statistics.median(epochs[1:] or epochs), time.perf_counter() - trained
     told = {
@@ -266,12 +266,12 @@ def _train(plan: Plan, checkpoint: Path, device: str) -> tuple[nn.Module, dict[s
 
 
 def _counters(network: nn.Module) -> dict[str, Tensor]:
-    """Return how many batches were tracked, which nothing depends on."""
+    """Return numbers of tracked batches, which nothing depends on."""
     return {name: value for name, value in network.state_dict().items() if name.endswith("num_batches_tracked")}
 
 
 def _rounded(network: nn.Module) -> nn.Module:
-    """Return the network with kernels and matrices rounded to half precision, as `save_weights` keeps them."""
+    """Return the network with kernels and matrices rounded to half precision, as `save_weights` stores them."""
     with torch.no_grad():
         for value in network.state_dict().values():
             if value.dim() >= 2:

@@ -1,12 +1,12 @@
-"""Figures and tables of Kendall and Gal (2017) on road scenes: which doubts do we need?
+"""Figures and tables of Kendall and Gal (2017) on road scenes: which uncertainties are needed?
 
-Classes of pixels by a network with a softmax, under dropout or MCBN (epistemic uncertainty), with logits whose noise it
-predicts (aleatoric), and both; trained on a quarter, half and all of the frames, and on frames of the day alone, which
-are then asked about dusk. And a regression that needs no labels: the red channel out of the green one, with Laplace
-noise.
+Pixels are classified with a softmax, under dropout or MCBN (epistemic uncertainty), with logits whose noise the network
+predicts (aleatoric uncertainty), and with both. Networks are trained on a quarter, half and all of the images, and on
+images by day only, and then tested at dusk. A second task is a regression without labels: the red channel from the
+green one, with Laplace noise.
 
-Differences to the paper: its network is a DenseNet trained at 360 x 480 and has dropout everywhere; its regression is
-depth, for which there are no free data here.
+Differences from the paper: its network is a DenseNet trained at 360 x 480 with dropout everywhere, and its regression
+is depth, for which there are no free data here.
 """
 
 from __future__ import annotations
@@ -26,15 +26,18 @@ from .verdicts import claims
 
 
 def main(
-    preset: Annotated[Size, typer.Option(help="A look on two cores, or what results come from.")] = Size.quick,
-    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks; by default in --out.")] = None,
+    preset: Annotated[
+        Size,
+        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
+    ] = Size.quick,
+    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks. [default: in --out]")] = None,
     device: FastestDevice = None,
     workers: Workers = 1,
     out: OutFolder = OUT,
 ) -> None:
-    """Epistemic and aleatoric uncertainty of pixels: precision, calibration, more data, other light, classes and a colour.
+    """Measure epistemic and aleatoric uncertainty of pixels, with more data and in another light.
 
-    Trains what is missing, and goes on where it was interrupted. Needs the data folder.
+    Trains missing networks and continues after an interruption. Needs the data folder.
 
     \b
     python -m experiments kendall-segmentation --preset paper --out out

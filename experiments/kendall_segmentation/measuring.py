@@ -1,4 +1,4 @@
-"""What networks that differ in task, number of frames and light say about test frames of both lights."""
+"""Measure networks that differ in task, number of training images and light, on test images of both lights."""
 
 from __future__ import annotations
 
@@ -24,17 +24,17 @@ from .red import ask_red, red_scores
 
 QUARTER, HALF, ALL, DAY = "1/4", "1/2", "all", "day"
 SHARES = {QUARTER: 4, HALF: 2, ALL: 1, DAY: 1}
-"""Which frames networks are trained on, and what their number is divided by."""
+"""The training images of networks, and the divisor of their number."""
 
 MCBN, DROPOUT = "MCBN", "dropout"
 METHODS = (MCBN, DROPOUT)
-"""Where epistemic uncertainty comes from: on the same networks, Kendall and Gal's way and ours."""
+"""Sources of epistemic uncertainty, on the same networks: MC dropout as in Kendall and Gal, and MCBN."""
 
 NEITHER, EPISTEMIC, ALEATORIC, BOTH = "neither", "epistemic", "aleatoric", "both"
 
 
 def of(uncertainty: str, method: str) -> str:
-    """Name a kind of uncertainty by what its epistemic part comes from."""
+    """Return the name of a kind of uncertainty with the source of its epistemic part."""
     return f"{uncertainty}, {method}"
 
 
@@ -44,22 +44,22 @@ KINDS: dict[str, tuple[Task, str | None]] = {
     ALEATORIC: (Task.noisy_logits, None),
     **{of(BOTH, method): (Task.noisy_logits, method) for method in METHODS},
 }
-"""Kinds of uncertainty about classes: what the network is trained for, and how it is drawn."""
+"""Kinds of uncertainty about classes: the task of the network, and how it is sampled."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is measured.
+    """How much to measure.
 
     Args:
         network: One of the segmentation networks.
         recipe: The preset of its recipe.
-        dropout: Rate of its dropout.
-        frames: Training frames of the largest networks, or as many as there are.
-        epochs: Passes over all frames; networks on fewer frames take as many steps.
-        samples: T.
-        states: Batches whose statistics are kept.
-        asked: Test frames; None means all.
+        dropout: Dropout rate.
+        frames: Number of training images of the largest networks; None for all.
+        epochs: Epochs with all images; networks with fewer images take as many steps.
+        samples: T, the number of samples.
+        states: Number of batches whose statistics are kept.
+        asked: Number of test images; None means all.
     """
 
     network: str
@@ -83,9 +83,9 @@ class Networks:
     """The networks, trained when they are needed.
 
     Args:
-        preset: How much is measured.
-        folder: Where they are kept.
-        device: Where they run.
+        preset: How much to measure.
+        folder: Folder for trained networks.
+        device: The device.
     """
 
     preset: Preset
@@ -93,7 +93,7 @@ class Networks:
     device: str
 
     def plan(self, task: Task, case: str) -> SegmentationPlan:
-        """Return how the network of a task and a case is trained."""
+        """Return the training plan of the network for a task and a case."""
         light = Light.day if case == DAY else Light.any
         count = self.preset.frames // SHARES[case]
         epochs = self.preset.epochs * self.preset.frames // count
@@ -101,22 +101,22 @@ class Networks:
         return SegmentationPlan.of(self.preset.network, self.preset.recipe, task=task, light=light, **changes)
 
     def name(self, task: Task, case: str) -> str:
-        """Return what a network's files are called."""
+        """Return the file name of a network."""
         return f"{self.preset.network}_{task}_{case.replace('/', '_')}"
 
     def train_missing(self, workers: int) -> None:
-        """Train several networks at once, where that is asked for."""
+        """Train several networks at once, if requested."""
         plans = {self.name(task, case): self.plan(task, case) for task in Task for case in SHARES}
         train_together(plans, self.folder, self.device, workers)
 
     def trained(self, task: Task, case: str) -> tuple[nn.Module, SegmentationPlan]:
         """Return a network and its plan."""
-        show_progress(f"{self.name(task, case)}: training, unless it was")
+        show_progress(f"{self.name(task, case)}: training, unless already trained")
         plan = self.plan(task, case)
         return trained_network(plan, self.folder, self.name(task, case), self.device)[0], plan
 
     def posterior(self, task: Task, case: str, method: str | None) -> tuple[Posterior, SegmentationPlan]:
-        """Return a network drawn by one of `METHODS`, or as it is, and its plan."""
+        """Return a network with one of `METHODS`, or deterministic, and its plan."""
         network, plan = self.trained(task, case)
         if method is None:
             return bn.deterministic(network, plan.likelihood), plan
@@ -129,18 +129,18 @@ class Networks:
 
     @cached_property
     def frames(self) -> tuple[Frames, dict[Light, slice]]:
-        """The test frames with their labels, the same for all networks of classes, and which are of which light."""
+        """Return the test images with their labels, the same for all classification networks, and their light."""
         x, y, lights = self.asked(self.plan(Task.classes, ALL))
         return Frames.of(x, y), lights
 
     def asked(self, plan: SegmentationPlan) -> tuple[Tensor, Tensor, dict[Light, slice]]:
-        """Return test frames, as the network takes them, their targets, and which are of which light."""
+        """Return test images as network input, their targets, and their light."""
         x, y = plan.frames("test", self.preset.asked)
         return plan.transform().scaled(x.to(self.device)), y.to(self.device), lights_of("test", self.preset.asked)
 
 
 def measure(made: Networks, kept: Path) -> dict[str, Any]:
-    """Return scores of classes by frames, kind of uncertainty and light, and of red by frames, method and light."""
+    """Return scores of classes and of red by training images and light, for each uncertainty and method."""
     found: dict[str, Any] = {"classes": {}, "red": {}}
     for case in SHARES:
         for kind, (task, method) in KINDS.items():

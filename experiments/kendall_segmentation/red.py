@@ -1,4 +1,4 @@
-"""The red channel of every pixel out of the green one: both parts of its uncertainty, and what they are worth."""
+"""Predict the red channel of every pixel from the green one, and score both parts of the uncertainty."""
 
 from __future__ import annotations
 
@@ -29,7 +29,7 @@ def ask_red(posterior: Posterior, x: Tensor, y: Tensor, samples: int) -> tuple[T
 
 
 def red_scores(error: Tensor, epistemic: Tensor, aleatoric: Tensor) -> dict[str, Any]:
-    """Return how good predictions and each part of the uncertainty are; deviations are in units of a whole channel."""
+    """Return scores of predictions and of each part of the uncertainty; the range of a channel is 1."""
     variances = dict(zip(PARTS, (epistemic, aleatoric, epistemic + aleatoric), strict=True))
     flat = error.flatten().double()
     return {
@@ -43,7 +43,8 @@ def _of_part(variance: Tensor, error: Tensor) -> dict[str, Any]:
     deviation = variance.sqrt()
     uncertainty = deviation.flatten()
     curve = retention_curve(uncertainty, error)
-    # Of a Laplace distribution with this deviation, a share p of targets lies within -log(1 - p) of its scale.
+    # For a Laplace distribution with this standard deviation, a fraction p of targets is within -log(1 - p) times its
+    # scale.
     scale = uncertainty.clamp_min(1e-9) / math.sqrt(2)
     return {
         "mean": float(uncertainty.mean()),

@@ -1,4 +1,4 @@
-"""The numbers as text and as pictures."""
+"""Show the results as text and plots."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def text(found: dict[str, Any], told: Sequence[Claim]) -> str:
 
 
 def draw_classes(found: dict[str, Any]) -> Axes:
-    """Draw precision against recall, calibration, and both parts of the uncertainty by frames and light."""
+    """Plot precision against recall, calibration, and both parts of the uncertainty by number of images and light."""
     (precision, calibration), (data, light) = panels(2, 2)
     for kind in KINDS:
         own = found["classes"][ALL][kind][ANY]
@@ -83,7 +83,7 @@ def draw_classes(found: dict[str, Any]) -> Axes:
         calibration.plot(*zip(*points, strict=True), label=label, marker="o", ms=4, **LOOKS[kind])
     calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
     precision.set(
-        xlabel="recall: share of pixels kept", ylabel="precision", title="Precision against recall by uncertainty"
+        xlabel="recall: fraction of pixels kept", ylabel="precision", title="Precision against recall by uncertainty"
     )
     calibration.set(xlabel="confidence", ylabel="accuracy", title="Calibration of pixels")
 
@@ -94,12 +94,12 @@ def draw_classes(found: dict[str, Any]) -> Axes:
     _draw_parts(data, light, value, "mean uncertainty (nats)")
     for ax in (precision, calibration):
         ax.legend(frameon=False, fontsize="small")
-    set_figure_title(precision, "Which doubts do we need? Classes of pixels in CamVid's test frames")
+    set_figure_title(precision, "Which uncertainties are needed? Classes of pixels in CamVid's test images")
     return precision
 
 
 def draw_red(found: dict[str, Any]) -> Axes:
-    """Draw errors of the pixels kept, calibration, and both parts of the uncertainty by frames and light."""
+    """Plot errors of the kept pixels, calibration, and both parts of the uncertainty by number of images and light."""
     (kept, calibration), (data, light) = panels(2, 2)
     for method in METHODS:
         own = found["red"][ALL][method][ANY]["parts"]
@@ -108,22 +108,24 @@ def draw_red(found: dict[str, Any]) -> Axes:
             kept.plot(KEPT, own[part]["error of kept"], label=f"by {kind}", lw=2, **LOOKS[kind])
             calibration.plot(LEVELS, own[part]["covered"], label=kind, lw=2, **LOOKS[kind])
     calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
-    kept.set(xlabel="share of pixels kept", ylabel="mean absolute error", title="Most uncertain pixels dropped")
-    calibration.set(xlabel="level of the interval", ylabel="share of pixels inside", title="Calibration")
+    kept.set(
+        xlabel="fraction of pixels kept", ylabel="mean absolute error", title="The most uncertain pixels are dropped"
+    )
+    calibration.set(xlabel="level of the interval", ylabel="fraction of pixels inside", title="Calibration")
 
     def value(case: str, at: str, part: str, method: str) -> float:
         mean: float = found["red"][case][method][at]["parts"][part]["mean"]
         return mean
 
-    _draw_parts(data, light, value, "mean deviation")
+    _draw_parts(data, light, value, "mean standard deviation")
     for ax in (kept, calibration):
         ax.legend(frameon=False, fontsize="small")
-    set_figure_title(kept, "Both parts of the uncertainty about a pixel's red, given its green")
+    set_figure_title(kept, "Both parts of the uncertainty of a pixel's red, given its green")
     return kept
 
 
 def _draw_parts(data: Axes, light: Axes, value: Callable[[str, str, str, str], float], label: str) -> None:
-    """Draw both parts of the uncertainty by number of frames, and by light for networks of the day and of both lights."""
+    """Plot both parts of the uncertainty by number of images, and by light for networks trained by day and on both."""
     shares = [case for case in SHARES if case != DAY]
     lights = {"by day": BY_DAY, "at dusk": AT_DUSK}
     for method, part in ((MCBN, EPISTEMIC), (DROPOUT, EPISTEMIC), (MCBN, ALEATORIC)):
@@ -146,7 +148,7 @@ def _colour(kind: str) -> Any:
 
 
 def draw_red_maps(made: Networks) -> Figure:
-    """Draw error, epistemic and aleatoric deviation of a frame by day and one at dusk, by a network of the day."""
+    """Plot error, epistemic and aleatoric standard deviation by day and at dusk, for a network trained by day."""
     posterior, plan = made.posterior(Task.red, DAY, MCBN)
     lights = (Light.day, Light.dusk)
     x, y, rows = made.asked(plan)
@@ -167,5 +169,5 @@ def draw_red_maps(made: Networks) -> Figure:
             ax.set_axis_off()
             ax.set_title(f"{name}, {light}", color=style.current().ink, fontsize="small")
             figure.colorbar(shown, ax=ax, shrink=0.8).outline.set_visible(False)
-    figure.suptitle("Red out of green, by a network that knows the day only", color=style.current().ink)
+    figure.suptitle("Red from green, by a network that was trained by day only", color=style.current().ink)
     return figure

@@ -1,16 +1,17 @@
-"""What Kendall and Gal (2017) say, with a verdict for each claim.
+"""The claims of Kendall and Gal (2017), with a verdict for each.
 
-The rules were written before our numbers were looked at. Standard errors (s.e.) are over test frames, of differences
-frame by frame where the frames are the same.
+The rules were written before our results were known. Standard errors (s.e.) are over test images; for the same images,
+they are those of differences image by image.
 
-- One thing is better than another where the difference is positive beyond two s.e.; partly where it is positive.
-- Precision falls with uncertainty where each tenth of the pixels, ordered by entropy (of red: by deviation), has more error
-  than the one before; partly where at least seven of nine steps go up.
-- Epistemic uncertainty falls with more data where it is lower with all frames than with a quarter, beyond two s.e.; partly
-  where it is lower. Aleatoric uncertainty stays where it changes by less than a tenth; partly by less than a quarter.
-- Epistemic uncertainty rises on another light where a network of the day has more of it at dusk than by day, beyond two s.e.,
-  and partly where it has more. Aleatoric uncertainty stays as above.
-- Calibration is better where the ECE is lower by more than .005; partly where it is lower.
+- One method is better than another if the difference is positive by more than two s.e.; partly if it is positive.
+- Precision falls with uncertainty if each tenth of the pixels, ordered by entropy (for red: by standard deviation), has
+  more error than the one before; partly if at least seven of nine steps go up.
+- Epistemic uncertainty falls with more data if it is lower with all images than with a quarter, by more than two s.e.;
+  partly if it is lower. Aleatoric uncertainty stays if it changes by less than a tenth; partly if by less than a
+  quarter.
+- Epistemic uncertainty rises in another light if a network trained by day has more of it at dusk than by day, by more
+  than two s.e.; partly if it has more. Aleatoric uncertainty stays as above.
+- Calibration is better if the ECE is lower by more than 0.005; partly if it is lower.
 """
 
 from __future__ import annotations
@@ -29,12 +30,12 @@ CALIBRATED = 0.005
 NAMES = {EPISTEMIC: "mutual information", ALEATORIC: "expected entropy"}
 TOTAL = "entropy"
 ANY, BY_DAY, AT_DUSK = str(Light.any), str(Light.day), str(Light.dusk)
-# Frames of training and of test: few and many, then the light that a network knows and the one that it does not.
+# Training images and test images: few and many, then the light of the training images and the other one.
 CASES = ((QUARTER, ANY), (ALL, ANY), (DAY, BY_DAY), (DAY, AT_DUSK))
 
 
 def claims(found: dict[str, Any]) -> list[Claim]:
-    """Return all claims, of classes and then of the red channel, with epistemic uncertainty from each method."""
+    """Return all claims, for classes and then for the red channel, with epistemic uncertainty from each method."""
     classes, red = found["classes"], found["red"]
     whole = {kind: own[ANY] for kind, own in classes[ALL].items()}
     told = [_more_accurate(whole, ALEATORIC, NEITHER), _calibrated(whole, ALEATORIC)]
@@ -63,7 +64,7 @@ def claims(found: dict[str, Any]) -> list[Claim]:
 def _with_data_and_light(
     task: str, part: str, few: list[float], many: list[float], day: list[float], dusk: list[float]
 ) -> list[Claim]:
-    """Judge what becomes of a part of the uncertainty with more data and in another light."""
+    """Judge how a part of the uncertainty changes with more data and in another light."""
     fall, fall_error = paired(list(few), list(many))
     before, after, inside, outside = (sum(values) / len(values) for values in (few, many, day, dusk))
     seen = f"{before:.4f} with a quarter of the frames, {after:.4f} with all"

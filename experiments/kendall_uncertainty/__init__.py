@@ -1,13 +1,15 @@
-"""Noise in the data and uncertainty about the network, told apart (Kendall and Gal 2017): four pictures of evidence.
+"""Separate noise in the data from uncertainty about the network (Kendall and Gal 2017), in four plots.
 
-Networks predict a mean and a log-variance (`HeteroscedasticGaussian`); the posterior over them is MCBN's, or that of
-five networks from different weights. Aleatoric uncertainty is what the log-variance says, epistemic what the samples disagree
-about.
+Networks predict a mean and a log-variance (`HeteroscedasticGaussian`). The posterior over them is MCBN, or an ensemble
+of five networks. Aleatoric uncertainty is the predicted variance, and epistemic uncertainty is the disagreement of
+samples.
 
-- gap: one input, noise that depends on it, and a gap in the data. Aleatoric should follow the noise, epistemic the gap.
-- size: a quarter, half and all of the training rows (power, protein). Epistemic should fall, aleatoric should not.
-- shift: rows of another distribution. Epistemic should rise.
-- retention: error of the rows that are kept when the most uncertain are dropped, and calibration, with each part alone.
+- gap: one input, noise that depends on it, and a gap in the data. Aleatoric uncertainty should follow the noise,
+  epistemic uncertainty the gap.
+- size: a quarter, half and all of the training rows (power, protein). Epistemic uncertainty should fall, aleatoric
+  uncertainty should not.
+- shift: rows of another distribution. Epistemic uncertainty should rise.
+- retention: error of the kept rows when the most uncertain are dropped, and calibration, with each part alone.
 
 Targets of power and protein are in standard deviations of the training rows; the sets need the data folder
 (BAYESNORM_DATA).
@@ -31,7 +33,7 @@ from .retention import Retention, measure_retention
 
 
 class Picture(StrEnum):
-    """The four pictures."""
+    """The four plots."""
 
     gap = "gap"
     size = "size"
@@ -48,15 +50,15 @@ EVIDENCE: dict[Picture, Callable[[], Gap | Medians | Retention]] = {
 
 
 def main(
-    picture: Annotated[Picture, typer.Argument(help="Which of the four pictures; all but gap need the data folder.")],
+    picture: Annotated[Picture, typer.Argument(help="Which of the four plots; all but gap need the data folder.")],
     out: OutFolder = OUT,
 ) -> None:
-    """Both parts of the uncertainty, told apart (Kendall and Gal 2017): gap, size, shift or retention.
+    """Plot epistemic and aleatoric uncertainty (Kendall and Gal 2017): gap, size, shift or retention.
 
     \b
     python -m experiments kendall-uncertainty gap --out out
     """
-    torch.set_num_threads(1)  # networks this small only wait for a second core
+    torch.set_num_threads(1)  # such small networks only wait for a second core
     found = EVIDENCE[picture]()
     print(found.table())
     write_numbers(out / f"noise_{picture}.json", asdict(found))

@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Gap:
-    """What is found along one input.
+    """Results along one input.
 
     Args:
         x: The inputs.
-        seen: Whether there are data at each.
+        seen: Whether there are data at each input.
         noise: True standard deviation of the noise.
         points: Inputs and targets of the training rows.
         mean: Predictive mean of MCBN.
@@ -48,20 +48,23 @@ class Gap:
         return statistics.correlation(found, true)
 
     def gap_ratio(self, name: str) -> float:
-        """Return the mean epistemic uncertainty in the gap over that where there are data."""
+        """Return the mean epistemic uncertainty in the gap divided by that where there are data."""
         inside = [value for value, x in zip(self.epistemic[name], self.x, strict=True) if abs(x) < 0.75]
         outside = [value for value, seen in zip(self.epistemic[name], self.seen, strict=True) if seen]
         return statistics.fmean(inside) / statistics.fmean(outside)
 
     def table(self) -> str:
         """Return both numbers of every posterior as text."""
-        lines = ["gap: aleatoric against true noise (correlation), epistemic in the gap over that at the data"]
+        lines = [
+            "gap: correlation of aleatoric uncertainty and true noise; ratio of epistemic uncertainty in the gap and "
+            "at the data"
+        ]
         return "\n".join(
             [*lines, *(f"{n:18} {self.follows_noise(n):6.2f} {self.gap_ratio(n):6.2f}" for n in self.epistemic)]
         )
 
     def draw(self) -> Axes:
-        """Draw the data with MCBN's mean, and beside them both parts of the uncertainty."""
+        """Plot the data with MCBN's mean, and both parts of the uncertainty."""
         ((left, right),) = panels(1, 2)
         left.scatter(*self.points, s=6, color=style.BLACK, alpha=0.35, label="training points")
         left.plot(self.x, self.mean, color=style.BLUE, label="predictive mean, MCBN")
@@ -84,7 +87,7 @@ class Gap:
 
 
 def measure_gap(seed: int = 0, steps: int = STEPS, rows: int = 1000) -> Gap:
-    """Find both parts of the uncertainty about y = sin(2 x) with noise from .05 to .4, seen on [-4, -1] and [1, 4]."""
+    """Measure both parts of the uncertainty for y = sin(2 x): noise from 0.05 to 0.4, data on [-4, -1] and [1, 4]."""
 
     def noise(x: Tensor) -> Tensor:
         return 0.05 + 0.35 * torch.sigmoid(2 * x)

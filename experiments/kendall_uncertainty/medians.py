@@ -1,4 +1,4 @@
-"""How both parts of the uncertainty change with more training rows, and on rows of another distribution."""
+"""Measure how both parts of the uncertainty change with more training rows, and on rows of another distribution."""
 
 from __future__ import annotations
 
@@ -25,8 +25,8 @@ class Medians:
     """Medians over test rows of both parts of the uncertainty, in several cases.
 
     Args:
-        title: What the cases differ in.
-        axis: What the cases are.
+        title: How the cases differ.
+        axis: The name of the cases.
         found: Epistemic and aleatoric standard deviation of every run, by set, posterior and case.
     """
 
@@ -35,7 +35,7 @@ class Medians:
     found: dict[str, dict[str, dict[str, list[tuple[float, float]]]]]
 
     def ratio(self, dataset: str, name: str, part: int) -> float:
-        """Return the mean over runs of the last case's median over the first's; part 0 is epistemic, 1 aleatoric."""
+        """Return the last case's median over the first's, averaged over runs; part 0 is epistemic, 1 aleatoric."""
         cases = list(self.found[dataset][name].values())
         return statistics.fmean(last[part] / first[part] for first, last in zip(cases[0], cases[-1], strict=True))
 
@@ -52,7 +52,7 @@ class Medians:
         return "\n".join(lines)
 
     def draw(self) -> Axes:
-        """Draw the mean over runs of every case, a panel for each set."""
+        """Plot the mean over runs of every case, one panel per set."""
         (axes,) = panels(1, len(self.found))
         for ax, (dataset, methods) in zip(axes, self.found.items(), strict=True):
             for (name, cases), colour in zip(methods.items(), COLOURS, strict=True):
@@ -78,7 +78,7 @@ def measure_sizes(sets: Sequence[str] = SETS, seeds: int = 2, steps: int = STEPS
 
 
 def measure_shift(sets: Sequence[str] = SETS, seeds: int = 2, steps: int = STEPS, most: int = MOST_ROWS) -> Medians:
-    """Train on rows near the middle of the inputs' first principal component, and ask about the others too."""
+    """Train on rows near the middle of the inputs' first principal component, and predict the others too."""
     found: dict[str, Any] = {name: {} for name in sets}
     for dataset in sets:
         for seed in range(seeds):
@@ -98,9 +98,10 @@ def measure_shift(sets: Sequence[str] = SETS, seeds: int = 2, steps: int = STEPS
 
 
 def _add(found: dict[str, Any], name: str, case: str, posterior: Posterior, x: Tensor) -> None:
-    """Note the medians over rows of the epistemic and the aleatoric standard deviation.
+    """Add the medians over rows of the epistemic and the aleatoric standard deviation.
 
-    Not means: on rows of another distribution a predicted log-variance may be anything, and one row outweigh all.
+    Medians, because predicted log-variances on rows of another distribution may be extreme, and one row could dominate
+    a mean.
     """
     predictive = predict(posterior, x)
     both = float(predictive.epistemic.sqrt().median()), float(predictive.aleatoric.sqrt().median())

@@ -1,4 +1,4 @@
-"""Heteroscedastic networks and the posteriors that are made of them."""
+"""Make heteroscedastic networks and their posteriors."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from ..splits import Rows, Split, validated_split
 BATCH_SIZE, STEPS, MEMBERS, DRAWS, MOST_ROWS = 32, 3000, 5, 100, 8000
 SETS = ("power", "protein")
 COLOURS = (style.BLUE, style.ORANGE, style.GREEN)
-"""Colours of the three posteriors, or of the parts of one's uncertainty."""
+"""Colours of the three posteriors, or of the parts of the uncertainty."""
 
 
 def posteriors(rows: Rows, validation: Rows, *, seed: int = 0, steps: int = STEPS) -> dict[str, Posterior]:
@@ -33,7 +33,8 @@ def posteriors(rows: Rows, validation: Rows, *, seed: int = 0, steps: int = STEP
     def trained_network(seed: int) -> nn.Module:
         model = paper_mlp(rows[0].shape[1], 2, eps=1e-5, seed=seed)
         train(model, rows, validation=validation, seed=seed)
-        # Trained under batch norm, the noise holds the jitter of batches as well: the head learns it once more without.
+        # Noise that was trained with batch norm includes the variation of batches, so the head is trained again without
+        # it.
         with torch.no_grad():
             features, held_out = ((model[:-1](x), y) for x, y in (rows, validation))
         train(model[-1], features, validation=held_out, seed=seed)
@@ -57,7 +58,7 @@ def predict(posterior: Posterior, x: Tensor) -> RegressionPredictive:
 
 
 def standardised(name: str, seed: int, most: int = MOST_ROWS) -> Split:
-    """Return a split of a set, at most `most` training rows of it, standardised by their moments."""
+    """Return a split of a set, with at most `most` training rows, standardised by their moments."""
     split = validated_split(name, seed + 1, most)
     (x_std, x_mean), (y_std, y_mean) = (torch.std_mean(part, dim=0, correction=0) for part in split.train)
 

@@ -1,4 +1,4 @@
-"""What each part of the uncertainty is worth: errors of the rows that are kept, and calibration."""
+"""Measure the value of each part of the uncertainty: errors of the kept rows, and calibration."""
 
 from __future__ import annotations
 
@@ -21,13 +21,13 @@ LEVELS = [number / 20 for number in range(1, 20)]
 
 @dataclass(frozen=True)
 class Retention:
-    """What is found by set and part: "epistemic", "aleatoric", or "both".
+    """Results by set and part: "epistemic", "aleatoric", or "both".
 
     Args:
-        kept: Shares of rows that are kept.
-        error: Mean absolute errors of the rows kept, at each share.
-        area: Mean absolute error over all shares kept.
-        covered: Shares of targets below the quantiles of `LEVELS`.
+        kept: Fractions of rows that are kept.
+        error: Mean absolute errors of the kept rows, at each fraction.
+        area: Mean absolute error averaged over all fractions.
+        covered: Fractions of targets below the quantiles of `LEVELS`.
         crps: CRPS with this part alone.
     """
 
@@ -39,7 +39,7 @@ class Retention:
 
     def table(self) -> str:
         """Return areas and CRPS as text."""
-        lines = ["retention: mean absolute error over all shares kept (AURC), and CRPS"]
+        lines = ["retention: mean absolute error averaged over all kept fractions (AURC), and CRPS"]
         for dataset, areas in self.area.items():
             lines += [
                 f"{dataset:8} {name:10} AURC {area:.4f}  CRPS {self.crps[dataset][name]:.4f}"
@@ -48,18 +48,20 @@ class Retention:
         return "\n".join(lines)
 
     def draw(self) -> Axes:
-        """Draw a row for each set: errors of the rows kept, and calibration."""
+        """Plot one row for each set: errors of the kept rows, and calibration."""
         axes = panels(len(self.error), 2)
         for (left, right), dataset in zip(axes, self.error, strict=True):
             for (name, error), colour in zip(self.error[dataset].items(), COLOURS, strict=True):
-                width = 4 if name == "aleatoric" else 1.6  # where noise is nearly all, both lie on it
+                width = 4 if name == "aleatoric" else 1.6  # if noise dominates, both are on it
                 left.plot(self.kept, error, color=colour, lw=width, label=f"by {name}")
                 right.plot(LEVELS, self.covered[dataset][name], color=colour, lw=width, label=name)
             right.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
             left.set(
-                title=f"{dataset}: most uncertain dropped", xlabel="share of rows kept", ylabel="mean absolute error"
+                title=f"{dataset}: the most uncertain rows are dropped",
+                xlabel="fraction of rows kept",
+                ylabel="mean absolute error",
             )
-            right.set(title=f"{dataset}: calibration", xlabel="quantile level", ylabel="share of targets below")
+            right.set(title=f"{dataset}: calibration", xlabel="quantile level", ylabel="fraction of targets below")
             left.legend(frameon=False, fontsize="small")
             right.legend(frameon=False, fontsize="small")
         return axes[0][0]
@@ -68,7 +70,7 @@ class Retention:
 def measure_retention(
     sets: Sequence[str] = SETS, seed: int = 0, steps: int = STEPS, most: int = MOST_ROWS
 ) -> Retention:
-    """Score MCBN at its calibrated batch size with each part of its uncertainty alone, and with both together."""
+    """Score MCBN at its calibrated batch size with each part of its uncertainty alone, and with both."""
     shares = [number / 50 for number in range(3, 51)]
     found = Retention(shares, {}, {}, {}, {})
     for dataset in sets:

@@ -1,13 +1,13 @@
-"""Mutual information against the batch size (Mukhoti et al. 2020, figure 1 and table 1).
+"""Measure mutual information against the batch size (Mukhoti et al. 2020, figure 1 and table 1).
 
-The paper retrains a network for every batch size M and finds that the mutual information of MCBN falls to about 0 as M
-grows, inside and outside of the training distribution, while accuracy stays. Here the same, and beside it what the
-paper leaves open: one network for all sizes (the effective batch size of `at_batch_size`), how well mutual information
-still *ranks* strange images (AUROC), the ELBO over M with the size that it chooses and the test NLL there, and dropout
-and mean field in a network with batch norm, which the paper shows to be legitimate.
+The paper retrains a network for every batch size M. It finds that the mutual information of MCBN falls to about 0 as M
+grows, inside and outside of the training distribution, while accuracy stays. This is repeated here, with some
+additions: one network for all sizes (the effective batch size of `at_batch_size`); how well mutual information still
+*ranks* images outside of the training distribution (AUROC); the ELBO over M with its choice and the test NLL there; and
+dropout and mean field in a network with batch norm, which the paper shows to be legitimate.
 
-Fluctuations fall as 1 / sqrt(M), so mutual information falls as 1 / M, inside as outside. Whether the two can be told
-apart is a question of their ratio, which stays.
+Fluctuations fall as 1 / sqrt(M), so mutual information falls as 1 / M, both inside and outside. Whether the two can be
+distinguished depends on their ratio, which stays.
 """
 
 from __future__ import annotations
@@ -26,18 +26,23 @@ from .showing import claims, draw, text
 
 
 def main(
-    preset: Annotated[Size, typer.Option(help="A look on two cores, or what results come from.")] = Size.quick,
-    panel: Annotated[list[str] | None, typer.Option(help="Panels to measure; all by default.")] = None,
-    network: Annotated[str | None, typer.Option(help="Another network than the preset's, for all panels.")] = None,
-    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks; by default in --out.")] = None,
+    preset: Annotated[
+        Size,
+        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
+    ] = Size.quick,
+    panel: Annotated[list[str] | None, typer.Option(help="Panels to measure. [default: all]")] = None,
+    network: Annotated[
+        str | None, typer.Option(help="Use this network for all panels. [default: the preset's]")
+    ] = None,
+    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks. [default: in --out]")] = None,
     workers: Workers = 1,
     compiled: CompiledSteps = Compiled.graph,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Mutual information inside and outside against the batch size (Mukhoti et al. 2020).
+    """Measure mutual information inside and outside against the batch size (Mukhoti et al. 2020).
 
-    Trains what is missing, and goes on where it was interrupted. Fashion-MNIST and MNIST come by `bayesnorm data get`.
+    Trains missing networks and continues after an interruption. Get Fashion-MNIST and MNIST by `bayesnorm data get`.
 
     \b
     python -m experiments mukhoti-figure1 --preset paper --panel cifar10 --out out
@@ -55,6 +60,6 @@ def main(
 
 
 def show(found: dict[str, Any], out: Path) -> None:
-    """Print what was measured, and write its picture."""
+    """Print the results, and write the plot."""
     print(text(found))
     write_picture(out / "mukhoti_figure1.png", draw(found))

@@ -1,4 +1,4 @@
-"""What one panel of the figure measures: networks retrained for every batch size, and one network for all."""
+"""Measure one panel of the figure: networks retrained for every batch size, and one network for all."""
 
 from __future__ import annotations
 
@@ -21,24 +21,23 @@ from ..image_networks.training import Plan, train_together, trained_network
 from ..pieces import measured_once
 
 DRAWS = 20
-"""Passes per prediction, as in the paper."""
+"""Samples per prediction, as in the paper."""
 STATES = 40
-"""Batches of training images that samples are taken from."""
+"""Number of batches of training images for the samples."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is measured.
+    """How much to measure.
 
     Args:
         panels: The panels, by name.
         recipe: The preset of the networks' recipes.
-        epochs: Batch sizes that networks are retrained for, and their passes over the training images: large batches
-            take as many steps as it needs to learn.
-        one_for_all: The one whose network also gets effective batch sizes.
+        epochs: Batch sizes of retrained networks, and their epochs: large batches get as many steps as training needs.
+        one_for_all: The batch size of the network that also gets effective batch sizes.
         effective: Effective batch sizes.
         asked: Images of each kind that are predicted; None means all.
-        bound_rows: Training images that the ELBO's likelihood is estimated on.
+        bound_rows: Number of training images for the ELBO's likelihood.
         bound_samples: Samples for it.
         mean_field_epochs: Epochs of Bayes by Backprop, which starts at the trained weights.
         dropout: Rate of the network with dropout.
@@ -57,7 +56,7 @@ class Preset:
 
     @property
     def sizes(self) -> tuple[int, ...]:
-        """Batch sizes that networks are retrained for."""
+        """Return the batch sizes of retrained networks."""
         return tuple(self.epochs)
 
 
@@ -100,15 +99,15 @@ def measure_panel(
     workers: int = 1,
     compiled: bool | str = "graph",
 ) -> dict[str, Any]:
-    """Return what a panel shows, as plain values; each piece is kept as a file, and not measured twice.
+    """Return the results of a panel as plain values; each part is stored in a file and not measured twice.
 
     Args:
         panel: The panel.
-        preset: How much is measured.
-        device: Where networks run.
+        preset: How much to measure.
+        device: The device.
         networks: Folder of the trained networks.
-        kept: Folder of the pieces.
-        workers: How many networks are trained at once.
+        kept: Folder of the stored parts.
+        workers: Number of networks that are trained at once.
         compiled: How their steps run.
     """
     plans = _plans(panel, preset)
@@ -176,12 +175,12 @@ def measure_panel(
 
 
 def mcbn(network: nn.Module, x: Tensor, size: int) -> BatchNormPosterior:
-    """Return MCBN as published, from images `x` as training shows them."""
+    """Return MCBN as published, from images `x` transformed as in training."""
     return bn.MCBN(size, states=STATES, center="batch").fit(network, x, bn.Categorical())
 
 
 def _plans(panel: Setting, preset: Preset) -> dict[str, Plan]:
-    """Return what is trained, by name; with the paper's learning rate, the same for all batch sizes."""
+    """Return training plans by name; all batch sizes have the paper's learning rate."""
 
     def plan(size: int, dropout: float | None = None) -> Plan:
         changes: dict[str, Any] = {"batch_size": size, "dropout": dropout, "epochs": preset.epochs[size]}
@@ -194,7 +193,7 @@ def _plans(panel: Setting, preset: Preset) -> dict[str, Plan]:
 def _others(
     preset: Preset, network: Callable[[str], nn.Module], training: tuple[Tensor, Tensor], seen: Tensor
 ) -> dict[str, Callable[[], Posterior]]:
-    """Return what makes the other posteriors of a network with batch norm, by name."""
+    """Return functions for the other posteriors of a network with batch norm, by name."""
     size = preset.one_for_all
 
     def with_dropout() -> tuple[nn.Module, Posterior]:

@@ -1,4 +1,4 @@
-"""The figure and the table as text, ours beside the paper's, and what of its claims holds."""
+"""Make the figure and the table, with the paper's numbers, and judge its claims."""
 
 from __future__ import annotations
 
@@ -14,11 +14,11 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 MI = "mutual information"
-# Accuracy below the paper's by more than this does not hold; ours are other networks, trained for fewer epochs.
+# Accuracy below the paper's by more than this does not hold; our networks differ and have fewer epochs.
 LESS_ACCURATE = 0.01
-# Accuracies of all batch sizes that lie within this "stay".
+# Accuracies "stay" if those of all batch sizes differ by less than this.
 STAYS = 0.02
-# An AUROC that falls by less than this from the smallest to the largest size still tells images apart as well.
+# An AUROC that falls by less than this from the smallest to the largest size still separates images as well.
 SAME_RANKING = 0.05
 
 
@@ -46,7 +46,7 @@ def text(found: dict[str, Any]) -> str:
 
 
 def rows(panel: dict[str, Any]) -> Iterator[tuple[str, str | None, dict[str, Any]]]:
-    """Yield every posterior of a panel: its kind, its batch size where that is what differs, and its scores."""
+    """Yield every posterior of a panel: its kind, its batch size if that varies, and its scores."""
     for kind in ("retrained", "effective"):
         for size, scores in panel[kind].items():
             yield kind, size, scores
@@ -55,7 +55,7 @@ def rows(panel: dict[str, Any]) -> Iterator[tuple[str, str | None, dict[str, Any
 
 
 def bounds(panel: dict[str, Any]) -> list[str]:
-    """Return in words which sizes the ELBO chooses, and whether they are the likeliest."""
+    """Return a text about the sizes that the ELBO chooses, and whether they have the lowest test NLL."""
     lines = []
     for kind, bound in panel["bounds"].items():
         chosen, (least, scores) = f"{bound['chosen']:g}", min(panel[kind].items(), key=lambda pair: pair[1]["nll"])
@@ -75,7 +75,7 @@ def _line(name: str, scores: dict[str, Any], paper: str) -> str:
 
 
 def claims(found: dict[str, Any]) -> list[dict[str, str]]:
-    """Return the paper's claims with what was seen and a verdict: holds, partly or does not, by the rules above."""
+    """Return the paper's claims with our result and a verdict: holds, partly or does not, by the rules above."""
     told = []
     for name, panel in found.items():
         sizes = sorted(panel["retrained"], key=int)
@@ -119,13 +119,13 @@ def claims(found: dict[str, Any]) -> list[dict[str, str]]:
 
 
 def _fell(shares: list[float], sizes: float) -> str:
-    """Tell whether mutual information fell nearly as 1 / M, which is what "to about 0" can mean at any size."""
+    """Return whether mutual information fell nearly as 1 / M, our criterion for "to about 0" at any size."""
     down = [share < 3 / sizes for share in shares]
     return "holds" if all(down) else "partly" if any(down) or max(shares) < 0.5 else "does not"
 
 
 def draw(found: dict[str, Any]) -> Axes:
-    """Draw mutual information, how well it ranks, and bound and test NLL over the batch size; a row for each panel."""
+    """Plot mutual information, its AUROC, and bound and test NLL over the batch size; one row per panel."""
     axes = panels(len(found), 3)
     looks = {"retrained": ("-", "o"), "effective": ("--", "s")}
     labels = {"retrained": "retrained", "effective": "one network, effective size"}
@@ -169,5 +169,5 @@ def draw(found: dict[str, Any]) -> Axes:
         size_of_uncertainty.set_ylabel("mutual information (nats)")
         ranking.set_ylabel("AUROC, outside against inside")
         bound.set_ylabel("NLL (nats)")
-    set_figure_title(axes[0][0], "As batches grow, mutual information shrinks inside and outside alike")
+    set_figure_title(axes[0][0], "With larger batches, mutual information falls inside and outside alike")
     return axes[0][0]

@@ -1,13 +1,14 @@
-"""Channels taken out of a trained ResNet: size against error, NLL and uncertainty, with and without fine-tuning.
+"""Prune channels of a trained ResNet: size against error, NLL and uncertainty, with and without fine-tuning.
 
-What compression does to uncertainty is rarely shown. A trained CIFAR-10 ResNet loses channels by several criteria, down to
-several shares of its multiply-adds; its statistics are estimated anew, and it is fine-tuned for two epochs or not at
-all: by labels, and by what the whole network says. How each is done (`Way`) is chosen at one share on training images
-that this training does not see. What MCBN then says of test images and of SVHN is scored: error, NLL, the AUROC with
-which uncertainty tells wrong predictions from right ones, and the one with which it tells SVHN from CIFAR-10.
+The effect of compression on uncertainty is rarely reported. Channels of a trained CIFAR-10 ResNet are pruned by several
+criteria, to several fractions of its multiply-adds. Its statistics are estimated again, and it is fine-tuned for two
+epochs or not at all, with labels or by distillation from the original network. The fine-tuning settings (`Way`) are
+chosen at one fraction on training images that are held out from it. MCBN then predicts test images and SVHN. Scores are
+error, NLL, the AUROC of uncertainty for wrong predictions, and its AUROC for SVHN against CIFAR-10.
 
-Beside them stand the whole network as a plain softmax, and its int8 quantisation by torch's own tools, whose uncertainty is
-that of its softmax too: batch norm is folded away in it. Times are those of 64 images on one CPU core.
+For comparison there are the original network as a plain softmax, and its int8 quantisation by torch's own tools, which
+also has only softmax uncertainty because batch norm is folded into convolutions. Times are for 64 images on one CPU
+core.
 """
 
 from __future__ import annotations
@@ -27,12 +28,15 @@ from .showing import draw, text
 
 
 def main(
-    preset: Annotated[Size, typer.Option(help="A look on two cores, or what results come from.")] = Size.quick,
-    criterion: Annotated[list[str] | None, typer.Option(help="Criteria to measure; all by default.")] = None,
+    preset: Annotated[
+        Size,
+        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
+    ] = Size.quick,
+    criterion: Annotated[list[str] | None, typer.Option(help="Criteria to measure. [default: all]")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Size against error, NLL and uncertainty of a trained ResNet that loses channels.
+    """Measure size against error, NLL and uncertainty of a pruned ResNet.
 
     \b
     python -m experiments prune-channels --preset paper --out out

@@ -1,4 +1,4 @@
-"""The network that loses channels, and ways of fine-tuning what is left of it."""
+"""Prune a network, and fine-tune the smaller network."""
 
 from __future__ import annotations
 
@@ -26,12 +26,12 @@ BATCH_SIZE = 32
 
 @dataclass(frozen=True)
 class Whole:
-    """The network that loses channels, and the training images that it is pruned by.
+    """The original network, and the training images for pruning.
 
     Args:
         network: The network.
         plan: How its images are transformed.
-        states: Batches whose statistics are kept.
+        states: Number of batches whose statistics are kept.
         pixels, labels: Training images, as bytes, and their classes.
     """
 
@@ -43,7 +43,7 @@ class Whole:
 
     @cached_property
     def x(self) -> Tensor:
-        """The images as the network gets them."""
+        """Return the images as network input."""
         return self.plan.transform().scaled(self.pixels)
 
     def posterior(self, network: nn.Module) -> BatchNormPosterior:
@@ -51,7 +51,7 @@ class Whole:
         return bn.MCBN(BATCH_SIZE, states=self.states).fit(network, self.x, bn.Categorical())
 
     def pruned(self, share: float, criterion: Any) -> Compressed:
-        """Return a network with a share of the multiply-adds."""
+        """Return a network with a fraction of the multiply-adds."""
         return prune_channels(self.posterior(self.network), self.x[:10_000], multiply_adds=share, criterion=criterion)
 
     def fine_tuned(self, network: nn.Module, way: Way) -> nn.Module:
@@ -71,7 +71,7 @@ class Whole:
 
 
 def _hinted(whole: nn.Module, small: nn.Module, blocks: bool) -> list[str]:
-    """Return names of the stages or blocks of a ResNet whose outputs are as wide in one that lost channels."""
+    """Return names of the stages or blocks of a ResNet whose outputs have the same width after pruning."""
     stages = [name for name, stage in whole.named_children() if isinstance(stage, nn.Sequential)]
     found = {name: [f"{name}.{block}" for block, _ in whole.get_submodule(name).named_children()] for name in stages}
     if blocks:
@@ -86,7 +86,7 @@ def _width(network: nn.Module, block: str) -> int:
 
 
 def scored_ways(whole: Whole, preset: Preset, kept: Path) -> list[dict[str, Any]]:
-    """Return what each way gives on every tenth training image, which it does not see: the most accurate first."""
+    """Return the score of each setting on every tenth training image, which is held out; the most accurate first."""
     held = torch.arange(len(whole.pixels), device=whole.pixels.device) % 10 == 9
     rest = replace(whole, pixels=whole.pixels[~held], labels=whole.labels[~held])
 

@@ -1,4 +1,4 @@
-"""Size, time, and what is left of a network's uncertainty, as channels go."""
+"""Measure size, time and remaining uncertainty of pruned networks."""
 
 from __future__ import annotations
 
@@ -35,9 +35,10 @@ TIMED = 64
 def measure(
     preset: Preset, device: str, kept: Path, criteria: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
-    """Return the ways of fine-tuning, the best first, and rows: the network as it is, then each criterion and share.
+    """Return the fine-tuning settings, the best first, and rows: the original network, then each criterion and
+    fraction.
 
-    Each is kept as a file.
+    Each result is stored in a file.
     """
     plan = preset.plan
     pixels, labels = (part.to(device) for part in plan.load("train"))
@@ -99,14 +100,14 @@ def measure(
 
 
 def quantised(network: nn.Module, x: Tensor) -> nn.Module:
-    """Return a network of 8-bit weights and activations for a CPU, batch norm folded into convolutions.
+    """Return a network with 8-bit weights and activations for a CPU, with batch norm folded into convolutions.
 
     Args:
         network: The network.
-        x: Training rows, from which ranges of activations are taken.
+        x: Training images, which determine the ranges of activations.
     """
     with warnings.catch_warnings():
-        warnings.simplefilter("ignore")  # torch will move its tools to a package of their own
+        warnings.simplefilter("ignore")  # torch will move these tools to another package
         engine, rows = torch.backends.quantized.engine, x.cpu()
         watched = prepare_fx(copy.deepcopy(network).cpu().eval(), get_default_qconfig_mapping(engine), (rows[:1],))
         with torch.no_grad():
@@ -121,7 +122,7 @@ def seconds(networks: Sequence[nn.Module], x: Tensor) -> list[float]:
 
 
 def _bytes(network: nn.Module) -> int:
-    """Return the bytes of all tensors; those of quantised layers are packed in one entry for weight and bias."""
+    """Return the bytes of all tensors; a quantised layer has weight and bias in one entry."""
     total = 0
     for value in network.state_dict().values():
         for tensor in value if isinstance(value, tuple) else (value,):
@@ -130,13 +131,13 @@ def _bytes(network: nn.Module) -> int:
 
 
 def _scored(posterior: BatchNormPosterior, asked: Asked, preset: Preset) -> dict[str, Any]:
-    """Return scores of what MCBN says."""
+    """Return scores of MCBN's predictions."""
     return _scores(partial(posterior.predict, engine=bn.MonteCarlo(preset.states)), asked)
 
 
 @torch.no_grad()
 def _as_softmax(network: nn.Module, asked: Asked) -> dict[str, Any]:
-    """Return scores of a network's predictions as they are."""
+    """Return scores of a network's softmax predictions."""
     device = next((parameter.device for parameter in network.parameters()), torch.device("cpu"))
 
     def predict(x: Tensor) -> Any:

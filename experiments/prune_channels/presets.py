@@ -1,4 +1,4 @@
-"""How much is measured, and the names of what is compared."""
+"""Presets, and the names of the compared networks."""
 
 from __future__ import annotations
 
@@ -20,12 +20,12 @@ class Way:
     """How a smaller network is fine-tuned.
 
     Args:
-        learning_rate: The highest one.
-        temperature: At which the whole network teaches it; None where labels do.
+        learning_rate: The highest learning rate.
+        temperature: Temperature of the distillation from the original network; None to use labels.
         batch_size: Images per step.
         weight_decay: On kernels and matrices.
-        hints: How much the outputs of stages count, which are to be the whole network's, where that teaches.
-        blocks: Whether the outputs of all blocks count so, not those of stages alone.
+        hints: Weight of the loss between the outputs of stages and those of the original network, in distillation.
+        blocks: Whether that loss uses the outputs of all blocks, not only of stages.
     """
 
     learning_rate: float
@@ -37,23 +37,23 @@ class Way:
 
     @property
     def tuned_by(self) -> str:
-        """Who tells the smaller network what is right."""
+        """Return the name of the targets: labels or the original network."""
         return LABELS if self.temperature is None else TEACHER
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is measured.
+    """How much to measure.
 
     Args:
-        depth: The ResNet's.
-        shares: Shares of multiply-adds that stay.
+        depth: Depth of the ResNet.
+        shares: Fractions of multiply-adds that are kept.
         images: Training images; None for all.
         asked: Test images of each kind; None for all.
-        states: Batches whose statistics are kept, and samples.
-        ways: How networks may be fine-tuned.
-        epochs: Of fine-tuning.
-        chosen_at: The share at which one of the ways is chosen.
+        states: Number of batches whose statistics are kept, and of samples.
+        ways: Fine-tuning settings to choose from.
+        epochs: Epochs of fine-tuning.
+        chosen_at: The fraction at which the settings are chosen.
     """
 
     depth: int
@@ -67,13 +67,13 @@ class Preset:
 
     @property
     def plan(self) -> Plan:
-        """How images are loaded and transformed."""
+        """Return how images are loaded and transformed."""
         recipe = Recipe(self.epochs, images=self.images, test_images=self.asked)
         return replace(Plan.of(f"resnet{self.depth}"), recipe=recipe)
 
     @property
     def told(self) -> dict[str, Any]:
-        """What decides a piece: other ways do not change those that are there."""
+        """Return the settings that determine a result; other fine-tuning settings do not change existing results."""
         return {name: value for name, value in asdict(self).items() if name not in ("ways", "shares")}
 
 

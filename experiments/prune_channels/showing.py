@@ -1,4 +1,4 @@
-"""The table and the figure."""
+"""Make the table and the figure."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ LINES = {"": "-", LABELS: ":", TEACHER: "-"}
 
 
 def draw(rows: Sequence[dict[str, Any]]) -> Axes:
-    """Draw every score against the share of multiply-adds, networks as they were cut above fine-tuned ones."""
+    """Plot every score against the fraction of multiply-adds, networks without fine-tuning above fine-tuned ones."""
     (whole,) = (row for row in rows if row["criterion"] == WHOLE)
     others = [row for row in rows if row["criterion"] in (SOFTMAX, INT8)]
     above, below = panels(2, len(SCORES))
@@ -47,8 +47,8 @@ def draw(rows: Sequence[dict[str, Any]]) -> Axes:
             for number, row in enumerate(others, len(CRITERIA)):
                 colour, _, marker = style.current().look(number)
                 ax.plot(row["share"], row[score], ls="", marker=marker, color=colour, label=row["criterion"])
-            ax.set_xlabel("share of the multiply-adds")
-            ax.set_ylabel(f"{score}, fine-tuned" if axes is below else f"{score}, as cut")
+            ax.set_xlabel("fraction of multiply-adds")
+            ax.set_ylabel(f"{score}, fine-tuned" if axes is below else f"{score}, without fine-tuning")
         axes[0].legend()
-    set_figure_title(above[0], "channels taken out of a trained ResNet")
+    set_figure_title(above[0], "Channels pruned from a trained ResNet")
     return above[0]

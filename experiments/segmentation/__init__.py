@@ -1,6 +1,6 @@
-"""Networks for every pixel of CamVid's road scenes: what they are trained on, how, and what they are asked about.
+"""Segmentation networks for CamVid's road scenes: data, training and evaluation.
 
-`frames.py` has the frames, `plans.py` says which networks there are and how they are trained; `trained_network` of the
-image experiments trains and keeps them. `pixels.py` has what a method says about every pixel of the test frames, and
-scores of it.
+`frames.py` loads the images, and `plans.py` says which networks there are and how they are trained; `trained_network`
+of the image experiments trains and stores them. `pixels.py` predicts every pixel of the test images and computes
+scores.
 """

@@ -1,6 +1,6 @@
-"""What a method says about every pixel of some frames, gathered frame by frame, and how good it is.
+"""Predict every pixel of some images, image by image, and score the predictions.
 
-No samples are kept: memory holds five numbers per pixel, however many samples and classes there are.
+No samples are stored: memory holds five numbers per pixel, for any number of samples and classes.
 """
 
 from __future__ import annotations
@@ -27,11 +27,11 @@ from bayesnorm.metrics import (
 from bayesnorm.posterior import Posterior
 from bayesnorm.predictive import ClassificationPredictive
 
-# Frames that are predicted at once.
+# Images that are predicted at once.
 AT_ONCE = 4
 
 DOUBTS = ("entropy", "mutual information", "expected entropy")
-# Shares of pixels that are kept, and edges of distances from another class, in pixels.
+# Fractions of pixels that are kept, and bin edges of the distance to another class, in pixels.
 KEPT = [number / 20 for number in range(1, 21)]
 DISTANCES = (1.0, 2.0, 3.0, 5.0, 8.0, 13.0, 21.0, math.inf)
 BINS = [
@@ -43,12 +43,12 @@ DECILES, THRESHOLDS = 10, 21
 
 @dataclass(frozen=True, eq=False)
 class Frames:
-    """Frames that methods are asked about.
+    """Images to predict.
 
     Args:
-        x: As the network takes them, (N, 3, height, width).
+        x: Network input, (N, 3, height, width).
         y: Labels, (N, height, width).
-        distance: Pixels from each pixel to one of another class, (N, height, width).
+        distance: Distance in pixels from each pixel to one of another class, (N, height, width).
     """
 
     x: Tensor
@@ -57,17 +57,17 @@ class Frames:
 
     @classmethod
     def of(cls, x: Tensor, y: Tensor) -> Frames:
-        """Measure distances."""
+        """Return images with their distances."""
         return cls(x, y, boundary_distance(y, ignore_index=CAMVID_VOID).to(y.device))
 
     def part(self, rows: slice) -> Frames:
-        """Return some of the frames."""
+        """Return some of the images."""
         return Frames(self.x[rows], self.y[rows], self.distance[rows])
 
 
 @dataclass(frozen=True, eq=False)
 class Pixels:
-    """What a method says, each (N, height, width): class, its probability, log probability of the label, doubts."""
+    """Predictions, each (N, height, width): class, its probability, log probability of the label, uncertainties."""
 
     label: Tensor
     confidence: Tensor
@@ -76,18 +76,18 @@ class Pixels:
     mutual_information: Tensor
 
     def part(self, rows: slice) -> Pixels:
-        """Return what is said about some of the frames."""
+        """Return the predictions for some of the images."""
         return Pixels(*(getattr(self, field.name)[rows] for field in fields(self)))
 
     def uncertainty(self, name: str) -> Tensor:
-        """Return one of `DOUBTS`, in nats."""
+        """Return one kind of uncertainty, in nats."""
         if name == "expected entropy":
             return (self.entropy - self.mutual_information).clamp_min(0)
         return self.entropy if name == "entropy" else self.mutual_information
 
 
 def ask(posterior: Posterior, frames: Frames, samples: int) -> Pixels:
-    """Return what a posterior says about frames, some at a time."""
+    """Return a posterior's predictions for images, some at a time."""
     parts = []
     for x, y in zip(frames.x.split(AT_ONCE), frames.y.split(AT_ONCE), strict=True):
         said = predicted(posterior, x, samples)
@@ -98,14 +98,14 @@ def ask(posterior: Posterior, frames: Frames, samples: int) -> Pixels:
 
 
 def predicted(posterior: Posterior, x: Tensor, samples: int) -> ClassificationPredictive:
-    """Predict classes with so many samples, or with every network of an ensemble."""
+    """Return class predictions with so many samples, or with every network of an ensemble."""
     said = posterior.predict(x, MonteCarlo(min(samples, posterior.default_samples)), keep="summary")
     assert isinstance(said, ClassificationPredictive)
     return said
 
 
 def scores(said: Pixels, frames: Frames) -> dict[str, Any]:
-    """Return how good classes and doubts are, as plain values; entries called "frames" have a number for each frame."""
+    """Return scores of classes and uncertainties as plain values; entries called "frames" have one number per image."""
     y, seen = frames.y, frames.y != CAMVID_VOID
     found = segmentation_scores(confusion_matrix(said.label, y, len(CAMVID_CLASSES), ignore_index=CAMVID_VOID))
     right = (said.label == y)[seen]
@@ -133,14 +133,14 @@ def scores(said: Pixels, frames: Frames) -> dict[str, Any]:
 
 
 def without_frames(found: Any) -> Any:
-    """Return scores without entries that have a number for each frame, which only verdicts need."""
+    """Return scores without entries that have a number for each image, which only the verdicts need."""
     if isinstance(found, dict):
         return {name: without_frames(value) for name, value in found.items() if not name.endswith(" of frames")}
     return found
 
 
 def _of_uncertainty(uncertainty: Tensor, label: Tensor, wrong: Tensor, frames: Frames, seen: Tensor) -> dict[str, Any]:
-    """Return what one kind of uncertainty is worth; empty where it is the same for all pixels, as a softmax's epistemic."""
+    """Return the scores of one kind of uncertainty; empty if it is constant, as the epistemic one of a softmax."""
     values = uncertainty[seen].double()
     means = [float(part[kept].double().mean()) for part, kept in zip(uncertainty, seen, strict=True)]
     told: dict[str, Any] = {"mean": float(values.mean()), "mean of frames": means}
@@ -170,7 +170,7 @@ def _of_uncertainty(uncertainty: Tensor, label: Tensor, wrong: Tensor, frames: F
 
 
 def _of_frames(uncertainty: Tensor, label: Tensor, frames: Frames, seen: Tensor) -> list[float | None]:
-    """Return the AUROC of errors in every frame; None where a frame has only one kind of pixels."""
+    """Return the AUROC of errors in every image; None if an image has only correct or only wrong pixels."""
     found: list[float | None] = []
     for own, chosen, y, kept in zip(uncertainty, label, frames.y, seen, strict=True):
         right = (chosen == y)[kept]
@@ -180,7 +180,7 @@ def _of_frames(uncertainty: Tensor, label: Tensor, frames: Frames, seen: Tensor)
 
 
 def _by_distance(values: Tensor, frames: Frames, seen: Tensor) -> dict[str, float | None]:
-    """Return means of pixels by their distance from another class."""
+    """Return means over pixels by their distance to another class."""
     places = _places(frames, seen)
     sums = torch.zeros(len(BINS), dtype=torch.float64, device=values.device)
     sums.index_add_(0, places, values[seen])
@@ -189,7 +189,7 @@ def _by_distance(values: Tensor, frames: Frames, seen: Tensor) -> dict[str, floa
 
 
 def _places(frames: Frames, seen: Tensor) -> Tensor:
-    """Return the number of each labelled pixel's bin of distance."""
+    """Return the distance bin of each labelled pixel."""
     return torch.bucketize(frames.distance[seen], torch.tensor(DISTANCES[:-1], device=seen.device))
 
 
@@ -212,7 +212,7 @@ def _plain(values: Tensor) -> list[float | None]:
 
 
 def paired(one: list[float | None], other: list[float | None] | float) -> tuple[float, float]:
-    """Return the mean over frames of one thing less the other, or less a number, and its standard error."""
+    """Return the mean over images of one value minus another, or minus a number, and its standard error."""
     others = [other] * len(one) if isinstance(other, int | float) else other
     apart = torch.tensor([a - b for a, b in zip(one, others, strict=True) if a is not None and b is not None])
     return float(apart.double().mean()), float(apart.double().std() / len(apart) ** 0.5)

@@ -1,8 +1,8 @@
-"""Which networks are trained on CamVid, for which task, and how.
+"""Define which networks are trained on CamVid, for which task, and how.
 
-Tasks are the eleven classes of every pixel; the same with logits whose noise the network predicts (Kendall and Gal
-2017); and a regression that needs no labels, the red channel of a frame out of its green one, with Laplace noise whose
-scale the network predicts.
+There are three tasks: the eleven classes of every pixel; the same with logits whose noise the network predicts (Kendall
+and Gal 2017); and a regression without labels, the red channel from the green one, with Laplace noise whose scale the
+network predicts.
 """
 
 from __future__ import annotations
@@ -41,22 +41,22 @@ NETWORKS: dict[str, Callable[..., nn.Module]] = {
 
 _QUICK = Recipe(epochs=24, batch_size=6, learning_rate=0.3, images=120, test_images=30)
 _PAPER = Recipe(epochs=200, batch_size=10, learning_rate=0.1)
-# By preset and task, "" for those that have none of their own. A density is steep about its peak: it wants small steps.
+# By preset and task, "" for all other tasks. A density is steep near its peak and needs small steps.
 RECIPES: dict[str, dict[str, Recipe]] = {
     "quick": {"": _QUICK, "red": replace(_QUICK, learning_rate=0.02)},
     "paper": {"": _PAPER, "red": replace(_PAPER, learning_rate=0.02)},
 }
 
-# Frames that are scored at once.
+# Images that are scored at once.
 SCORED_AT_ONCE = 8
-# Samples of the logits' noise in a step of training; predictions take those of `LogitNoise`.
+# Samples of the logits' noise in a training step; predictions use those of `LogitNoise`.
 TRAINING_SAMPLES = 8
 
 RED, GREEN = 0, 1
 
 
 class Task(StrEnum):
-    """What networks are trained for."""
+    """The task of a network."""
 
     classes = "classes"
     noisy_logits = "noisy-logits"
@@ -65,16 +65,16 @@ class Task(StrEnum):
 
 @dataclass(frozen=True)
 class SegmentationPlan(Plan):
-    """Which network is trained for which task, and how.
+    """The network, its task and its training.
 
     Args:
         network: One of `NETWORKS`.
         data: "camvid".
-        recipe: How; its images are spread evenly over all frames.
+        recipe: The training recipe; its images are evenly spaced over all images.
         seed, compiled: As in `Plan`.
-        task: What for.
-        light: Which frames it is trained on; it is scored on all.
-        step: Every how many'th pixel is taken, both ways.
+        task: The task.
+        light: The light of the training images; all images are scored.
+        step: Use every step-th pixel in both directions.
     """
 
     task: Task = Task.classes
@@ -95,9 +95,9 @@ class SegmentationPlan(Plan):
         compiled: bool | str = False,
         **changes: Any,
     ) -> SegmentationPlan:
-        """Return the plan of a preset, with some entries of its recipe changed; None leaves one as it is.
+        """Return the plan of a preset, with some entries of its recipe changed; None keeps an entry.
 
-        Steps are neither recorded nor compiled unless that is asked for: images as large keep a GPU busy as they are.
+        By default, steps are neither recorded nor compiled: such large images keep a GPU busy anyway.
         """
         require_known("network", [network], NETWORKS)
         require_known("preset", [preset], RECIPES)
@@ -107,7 +107,7 @@ class SegmentationPlan(Plan):
 
     @property
     def likelihood(self) -> Likelihood:
-        """The likelihood of the network's outputs."""
+        """Return the likelihood of the network's outputs."""
         if self.task is Task.red:
             return HeteroscedasticLaplace()
         if self.task is Task.noisy_logits:
@@ -121,7 +121,7 @@ class SegmentationPlan(Plan):
         return NETWORKS[self.network](seed=self.seed, **options)
 
     def transform(self) -> CropAndFlip:
-        if self.task is Task.red:  # outside of a frame there is no red to predict
+        if self.task is Task.red:  # outside of an image there is no red to predict
             return CropAndFlip(0, True, IMAGENET_MEAN[GREEN : GREEN + 1], IMAGENET_STD[GREEN : GREEN + 1])
         return CropAndFlip(16 // self.step, True, IMAGENET_MEAN, IMAGENET_STD, CAMVID_VOID)
 
@@ -130,7 +130,7 @@ class SegmentationPlan(Plan):
         return self.frames(split, count, light)
 
     def frames(self, split: str, count: int | None = None, light: Light = Light.any) -> tuple[Tensor, Tensor]:
-        """Return frames as the network's bytes, and targets of the task; see `load_frames`."""
+        """Return images as bytes, and targets of the task; see `load_frames`."""
         x, y = load_frames(split, count, step=self.step, light=light)
         if self.task is Task.red:
             return x[:, GREEN : GREEN + 1].contiguous(), x[:, RED : RED + 1] / 255
@@ -146,13 +146,13 @@ class SegmentationPlan(Plan):
 
     @torch.no_grad()
     def score(self, network: nn.Module, x: Tensor, y: Tensor) -> dict[str, Any]:
-        """Return mean IoU and accuracies of classes, or the mean absolute error of red, and the NLL of a pixel."""
+        """Return mean IoU and accuracies of classes, or the mean absolute error of red, and the NLL per pixel."""
         scaled, total, pixels, off = self.transform().scaled, 0.0, 0, 0.0
         counts = torch.zeros(CLASSES, CLASSES, dtype=torch.long, device=x.device)
         network.eval()
         for images, target in zip(x.split(SCORED_AT_ONCE), y.split(SCORED_AT_ONCE), strict=True):
             predictive = self.likelihood.predictive(network(scaled(images))[None])
-            total -= float(predictive.log_prob(target).double().sum())  # 0 of pixels without a label
+            total -= float(predictive.log_prob(target).double().sum())  # 0 for pixels without a label
             if isinstance(predictive, ClassificationPredictive):
                 counts += confusion_matrix(predictive.label, target, CLASSES, ignore_index=CAMVID_VOID)
             else:
@@ -180,7 +180,7 @@ def _noisy_loss(likelihood: LogitNoise, weights: Tensor, f: Tensor, y: Tensor) -
 
 
 def _per_pixel(likelihood: Likelihood) -> Loss:
-    """Return a likelihood's loss, which is a sum over pixels, as their mean."""
+    """Return a likelihood's loss, which is a sum over pixels, as a mean over pixels."""
 
     def loss(f: Any, y: Tensor) -> Tensor:
         return likelihood.loss(f, y) / y[0].numel()

@@ -1,13 +1,13 @@
-"""New data: what `drift` sees, and what `adapt` gains and loses.
+"""Measure drift detection and adaptation on new data.
 
-- images: CIFAR-10-C (`corruptions.py`) on the given ResNets: error, NLL and calibration of the network as it is, of
-  ways that are known of giving it new statistics (`blending.py`), and of `adapt`, over n and over severity.
+- images: CIFAR-10-C (`corruptions.py`) with the published ResNets: error, NLL and calibration of the unchanged network,
+  of known methods for new statistics (`blending.py`), and of `adapt`, by number of images n and by severity.
 - alarms: `drift` and `DriftMonitor` on the same images, clean and corrupted.
-- simulated: their false alarms on fresh rows, without any data.
-- table: UCI sets of which one part is trained on and another asked about.
+- simulated: their false alarms on simulated rows, without any data.
+- table: UCI sets, with training on one part and predictions for another.
 
-Target images, which are looked at without labels, are the first 1,000 test images, the scored ones those after them;
-the temperature of all methods is fitted on the clean first 1,000.
+The first 1,000 test images, without labels, are the target images; the others are scored. The temperature of all
+methods is fitted on the clean first 1,000.
 """
 
 from __future__ import annotations
@@ -38,11 +38,11 @@ from .uci_parts import COLUMNS, STEPS, measure_table, table_text
 
 Rows = list[dict[str, Any]]
 Task = tuple[Callable[..., Rows], tuple[Any, ...]]
-"""A function that measures something, and its arguments."""
+"""A measuring function and its arguments."""
 
 
 class Part(StrEnum):
-    """What is measured."""
+    """The parts of the experiment."""
 
     images = "images"
     alarms = "alarms"
@@ -51,13 +51,15 @@ class Part(StrEnum):
 
 
 def main(
-    part: Annotated[Part, typer.Argument(help="What is measured; all but simulated need the data folder.")],
-    preset: Annotated[Size, typer.Option(help="How much: all of the documentation, or a short look.")] = Size.quick,
-    workers: Annotated[int, typer.Option(min=1, help="Processes that work at once.")] = 1,
+    part: Annotated[Part, typer.Argument(help="What to measure; all but simulated need the data folder.")],
+    preset: Annotated[
+        Size, typer.Option(help="How much to measure: everything in the documentation, or a short test.")
+    ] = Size.quick,
+    workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Drift and adapting on corrupted images, fresh rows and tables.
+    """Measure drift and adaptation on corrupted images, simulated rows and tables.
 
     \b
     python -m experiments shift images --preset paper --workers 4 --out out
@@ -76,7 +78,7 @@ def main(
 
 
 def measure(part: Part, preset: Size, device: str, workers: int) -> dict[str, Any]:
-    """Return what one part finds, as plain values: rows, and streams where there are any."""
+    """Return the results of one part as plain values: rows, and streams if there are any."""
     chosen, started = PRESETS[preset], time.perf_counter()
     found: dict[str, Any] = {"preset": asdict(chosen)}
     if part is Part.images:
@@ -85,7 +87,7 @@ def measure(part: Part, preset: Size, device: str, workers: int) -> dict[str, An
         found["rows"], found["streams"] = _images((measure_alarms, watch_images), chosen, device, workers)
     elif part is Part.simulated:
         networks = [(kind, seed) for kind in NETWORKS for seed in range(chosen.simulated_networks)]
-        # The slowest, which stand last, begin first.
+        # The slowest tasks are last in the list and start first.
         tasks: list[Task] = [(measure_simulated, (chosen, *each)) for each in reversed(networks)]
         found["rows"] = _together(tasks, workers)[::-1]
         streams: list[Task] = [(watch_simulated, (chosen, seed)) for seed in range(chosen.simulated_streams)]
@@ -98,7 +100,7 @@ def measure(part: Part, preset: Size, device: str, workers: int) -> dict[str, An
 
 
 def show(part: Part, found: dict[str, Any], out: Path) -> None:
-    """Print the table of a part, and write its pictures."""
+    """Print the table of a part, and write its plots."""
     rows = found["rows"]
     if part is Part.images:
         print(showing.images_text(rows))
@@ -114,11 +116,11 @@ def show(part: Part, found: dict[str, Any], out: Path) -> None:
 
 
 def _images(measures: tuple[Callable[..., Rows], ...], preset: Preset, device: str, workers: int) -> list[Rows]:
-    """Measure all networks on clean images and on every corruption; for every measure, its rows."""
+    """Measure all networks on clean images and on every corruption; return rows for every measure."""
     with tempfile.TemporaryDirectory() as kept:
         folder = Path(kept)
         for depth in preset.depths:
-            fitted(depth, device, folder)  # before several processes would do it
+            fitted(depth, device, folder)  # otherwise several processes would do it
         cases = [(depth, kind) for depth in preset.depths for kind in (CLEAN, *preset.corruptions)]
         return [
             _together([(measure, (preset, *case, device, folder)) for case in cases], workers) for measure in measures
@@ -130,7 +132,7 @@ def _together(tasks: list[Task], workers: int) -> Rows:
     if workers == 1:
         _one_thread()
         return [row for task in tasks for row in _run(task)]
-    context = multiprocessing.get_context("spawn")  # a process that knows a GPU cannot be forked
+    context = multiprocessing.get_context("spawn")  # a process that has used a GPU cannot be forked
     with ProcessPoolExecutor(workers, context, _one_thread) as pool:
         return [row for rows in pool.map(_run, tasks) for row in rows]
 

@@ -1,4 +1,4 @@
-"""How often `drift` and `DriftMonitor` ring on test images, clean and corrupted."""
+"""Measure how often `drift` and `DriftMonitor` raise an alarm on clean and corrupted test images."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ from .presets import Preset
 
 CLEAN_SIZES = (4, 16, 64, 256)
 STREAM_ROWS, STREAM_SEVERITY = 16, 3
-"""Rows in the batches of a stream, and the severity of what begins half-way."""
+"""Images per batch of a stream, and the severity of the corruption that starts half-way."""
 
 Row = dict[str, Any]
 
 
 def measure_alarms(preset: Preset, depth: int, corruption: str, device: str, folder: Path) -> list[Row]:
-    """Count alarms at level .05 over disjoint batches of test images, at all severities, by number of rows."""
+    """Count alarms at level 0.05 over disjoint batches of test images, at all severities, by batch size."""
     posterior = fitted(depth, device, folder).posterior
     rows = []
     for severity in (0,) if corruption == CLEAN else preset.severities:
@@ -36,20 +36,20 @@ def measure_alarms(preset: Preset, depth: int, corruption: str, device: str, fol
 
 
 def sizes_and_batches(preset: Preset, corruption: str) -> list[tuple[int, int | None]]:
-    """Return the numbers of rows that are tested, and how many batches of each; None for all that there are."""
+    """Return the batch sizes to test, and the number of batches of each; None for all that are available."""
     return [(count, None) for count in CLEAN_SIZES] if corruption == CLEAN else list(preset.power)
 
 
 def disjoint(x: Tensor, count: int, most: int | None) -> list[Tensor]:
-    """Return batches of so many rows that share none, in an order that is random but always the same."""
+    """Return disjoint batches of a size, in a fixed random order."""
     order = torch.randperm(len(x), generator=torch.Generator().manual_seed(0)).to(x.device)
     return [x[part] for part in order.split(count) if len(part) == count][:most]
 
 
 def watch_images(preset: Preset, depth: int, corruption: str, device: str, folder: Path) -> list[Row]:
-    """Watch streams of test images that become corrupted half-way, or, for "clean", stay as they are.
+    """Monitor streams of test images that become corrupted half-way, or, for "clean", do not change.
 
-    A stream is a random order of the test images: streams share images, so that they are not independent.
+    A stream is a random order of the test images. Streams share images, so they are not independent.
     """
     posterior = fitted(depth, device, folder).posterior
     clean = network_input(CLEAN, 0, device)

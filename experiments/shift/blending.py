@@ -1,4 +1,4 @@
-"""Ways that are known of giving a network the statistics of new rows: at prediction time, and blended."""
+"""Known methods for new batch-norm statistics: prediction-time batch norm, and a blend with the network's own."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from torch import Tensor, nn
 
 
 class BlendedNetwork:
-    """A copy of a network whose batch-norm layers take statistics of new rows, layer after layer.
+    """A copy of a network whose batch-norm layers get statistics of new examples, layer by layer.
 
     Args:
         model: The network, in evaluation mode; it is not modified.
@@ -27,14 +27,14 @@ class BlendedNetwork:
 
     @torch.no_grad()
     def take(self, x: Tensor, training_rows: float) -> nn.Module:
-        """Return the network with the statistics of n rows, blended with its own as if those were of so many rows.
+        """Return the network with the statistics of n examples, blended with its own, which count as N examples.
 
-        The mean of a layer is N / (N + n) of its own and n / (N + n) of the rows', its variance likewise (Schneider et
-        al. 2020); with N = 0 the rows' alone (prediction-time batch norm, Nado et al. 2020). The same object is
-        returned every time, with other statistics.
+        The mean of a layer is N / (N + n) times its own plus n / (N + n) times the examples', and likewise its variance
+        (Schneider et al. 2020). With N = 0 it is the examples' alone (prediction-time batch norm, Nado et al. 2020).
+        The same object is returned every time, with other statistics.
 
         Args:
-            x: The rows.
+            x: The examples.
             training_rows: N.
         """
         self._training_rows, self._collecting = training_rows, True

@@ -1,9 +1,9 @@
-"""The corruptions of CIFAR-10-C (Hendrycks and Dietterich 2019), made from images of 32 x 32 pixels.
+"""The corruptions of CIFAR-10-C (Hendrycks and Dietterich 2019) for images of 32 x 32 pixels.
 
-Five severities, with the parameters that the authors published for CIFAR. Fourteen of their fifteen are here: frost
-lays photographs of ice over an image, files that do not come with the data. Where their programs call ImageMagick or
-OpenCV, the same operation is written out; results differ from their files in the random numbers and in rounding. Their
-glass blur copies neighbours where the paper speaks of swapping them; so does this one.
+There are five severities, with the parameters that the authors published for CIFAR. Fourteen of their fifteen
+corruptions are here: frost overlays photographs of ice, which are not part of the data. Operations of ImageMagick or
+OpenCV in their programs are implemented here directly. Results differ from their files in random numbers and in
+rounding. Their glass blur copies neighbouring pixels although the paper describes swapping them; so does this one.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from bayesnorm.errors import BayesNormError
 Images = NDArray[np.uint8]
 Pixels = NDArray[np.float64]
 Border = Literal["mirror", "reflect"]
-"""What lies beyond an image: its mirror image without ("mirror") or with ("reflect") the outermost pixel again."""
+"""What is outside an image: its mirror image without ("mirror") or with ("reflect") the outermost pixel again."""
 
 SIDE = 32
 SEVERITIES = (1, 2, 3, 4, 5)
@@ -35,7 +35,7 @@ def corrupt(images: Images, corruption: str, severity: int, seed: int = 0) -> Im
         images: uint8, (N, 32, 32, 3).
         corruption: One of `CORRUPTIONS`.
         severity: 1 to 5.
-        seed: Decides what is random; other corruptions and severities have random numbers of their own.
+        seed: Determines the random numbers; every corruption and severity has its own.
     """
     if corruption not in CORRUPTIONS:
         raise BayesNormError(f"corruption must be one of {', '.join(CORRUPTIONS)}, got {corruption!r}.")
@@ -46,7 +46,7 @@ def corrupt(images: Images, corruption: str, severity: int, seed: int = 0) -> Im
     make, parameters = CORRUPTIONS[corruption]
     random = np.random.default_rng((seed, severity, zlib.crc32(corruption.encode())))
     found = make(images / 255.0, random, parameters[severity - 1])
-    # Cut off, as the published files are, after a hair that keeps what is whole from falling below itself.
+    # Truncated, as in the published files; the small number avoids that whole numbers are rounded down.
     return (np.clip(found, 0, 1) * 255 + 1e-9).astype(np.uint8)
 
 
@@ -130,7 +130,7 @@ def _elastic(x: Pixels, random: np.random.Generator, parameters: tuple[float, fl
     reach, smooth, corners = (SIDE * parameter for parameter in parameters)
     points = np.array([[26.0, 26.0], [26.0, 6.0], [6.0, 6.0]])
     moved = points + random.uniform(-corners, corners, (len(x), 3, 2))
-    # What an output pixel shows comes from where the inverse of the affine map takes it.
+    # The inverse of the affine map gives the source of an output pixel.
     inverse = np.linalg.solve(np.concatenate([moved, np.ones((len(x), 3, 1))], 2), np.broadcast_to(points, moved.shape))
     rows, columns = np.meshgrid(np.arange(float(SIDE)), np.arange(float(SIDE)), indexing="ij")
     at = np.stack([columns, rows, np.ones_like(rows)], -1) @ inverse[:, None]
@@ -189,7 +189,7 @@ CORRUPTIONS: dict[str, tuple[Callable[[Pixels, np.random.Generator, Any], Pixels
 
 
 def _moved(x: Pixels, radius: int, sigma: float, angles: Pixels) -> Pixels:
-    """Blur each image along a line at its own angle, in degrees, with one half of a Gaussian, as ImageMagick does."""
+    """Blur each image along a line at its own angle, in degrees, with one half of a Gaussian, as in ImageMagick."""
     steps = np.arange(2 * radius + 1)
     weights = np.exp(-(steps**2) / (2 * sigma**2))
     weights /= weights.sum()
@@ -204,12 +204,12 @@ def _moved(x: Pixels, radius: int, sigma: float, angles: Pixels) -> Pixels:
 
 
 def _zoomed(x: Pixels, factor: float) -> Pixels:
-    """Enlarge the middle of images linearly until it fills them."""
+    """Enlarge the centre of images linearly until it fills them."""
     inside = int(np.ceil(SIDE / factor))
     size = round(inside * factor)
     top, trim = (SIDE - inside) // 2, (size - SIDE) // 2
     places = (np.arange(size) * (inside - 1) / (size - 1))[trim : trim + SIDE]
-    # A row for every output pixel: how much of every input pixel it takes.
+    # One row per output pixel: the weight of every input pixel.
     weights = np.maximum(0, 1 - np.abs(places[:, None] - np.arange(inside)))
     middle = x[:, top : top + inside, top : top + inside]
     return np.einsum("ri,nijc,kj->nrkc", weights, middle, weights, optimize=True)
@@ -239,7 +239,7 @@ def _clouds(count: int, random: np.random.Generator, decay: float) -> Pixels:
 
 
 def _interpolated(x: Pixels, rows: Pixels, columns: Pixels, border: Border) -> Pixels:
-    """Look images up between pixels, linearly."""
+    """Return images interpolated linearly between pixels."""
     every = np.arange(len(x))[:, None, None]
     top, left = np.floor(rows).astype(int), np.floor(columns).astype(int)
     down, right = (rows - top)[..., None], (columns - left)[..., None]

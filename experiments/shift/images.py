@@ -1,4 +1,4 @@
-"""CIFAR-10-C: error, NLL and calibration of networks that stay as they are, and of such that move with new images."""
+"""Measure error, NLL and calibration on CIFAR-10-C, for unchanged networks and for networks adapted to new images."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ SOFTMAX, TEMPERATURE, MCBN, PREDICTION_TIME, BLEND, ADAPT = (
     "adapt",
 )
 ALL_CLASSES, ONE_CLASS = "all classes", "one class"
-# Targets of one class only are looked at on clean images and at this severity.
+# Targets of one class only are measured on clean images and at this severity.
 ONE_CLASS_SEVERITY = 3
 
 Row = dict[str, Any]
@@ -44,7 +44,7 @@ COLUMNS = ("network", "corruption", "severity", "method", "rows", "pseudo_count"
 def measure_images(preset: Preset, depth: int, corruption: str, device: str, folder: Path) -> list[Row]:
     """Score all methods on one corruption, or on clean images, at all severities; one row for each mean over samples.
 
-    Targets are drawn from the first 1,000 test images, and the images after them are scored.
+    Targets are sampled from the first 1,000 test images, and the other images are scored.
     """
     found = fitted(depth, device, folder)
     labels = torch.as_tensor(test_images()[1])
@@ -87,7 +87,7 @@ def measure_images(preset: Preset, depth: int, corruption: str, device: str, fol
                     key = (BLEND, pseudo_count) if pseudo_count else (PREDICTION_TIME, None)
                     sums.setdefault(key, []).append(scores_of(of_network(network), y))
                 with warnings.catch_warnings():
-                    warnings.simplefilter("ignore", BayesNormWarning)  # of single rows
+                    warnings.simplefilter("ignore", BayesNormWarning)  # of single images
                     adapted = bn.adapt(found.posterior, new)
                 sums.setdefault((ADAPT, None), []).append(scores_of(of_posterior(adapted), y))
             for (method, pseudo), each in sums.items():
@@ -101,18 +101,18 @@ def scores_of(predictive: ClassificationPredictive, y: Tensor) -> np.ndarray:
 
 
 def _targets(preset: Preset, labels: Tensor) -> Iterator[tuple[int, str, list[Tensor]]]:
-    """Return n, whether targets are of all classes or of one, and the numbers of the images in every draw of n."""
+    """Return n, whether targets are of all classes or of one, and the image indices of every sample of n."""
     for count, samples in preset.samples_of_rows:
         generators = (torch.Generator().manual_seed(1000 * count + draw) for draw in range(samples))
         yield count, ALL_CLASSES, [torch.randperm(TARGETS, generator=each)[:count] for each in generators]
     for count in preset.one_class_rows:
         members = [(labels[:TARGETS] == label).nonzero().squeeze(1) for label in (0, 3, 8)]
-        # Where a class has fewer images than n, all that there are.
+        # If a class has fewer images than n, all of them are used.
         yield count, ONE_CLASS, [which[:count] for which in members]
 
 
 def mean_scores(rows: list[Row], /, **chosen: Any) -> np.ndarray:
-    """Return the mean of the scores of all rows with these entries; NaN where there is none."""
+    """Return the mean score of all rows with these entries; NaN if there is none."""
     fitting = [row for row in rows if all(row[name] == value for name, value in chosen.items())]
     if not fitting:
         return np.full(len(SCORES), np.nan)
@@ -125,7 +125,7 @@ def corrupted(rows: list[Row]) -> list[Row]:
 
 
 def best_blend(rows: list[Row], score: str, /, **chosen: Any) -> tuple[int, float]:
-    """Return the N whose mean score is lowest on the scored images themselves, and that score."""
+    """Return the N with the lowest mean score on the scored images themselves, and that score."""
     counts = sorted({row["pseudo_count"] for row in rows if row["method"] == BLEND})
     place = SCORES.index(score)
     found = [(mean_scores(rows, method=BLEND, pseudo_count=count, **chosen)[place], count) for count in counts]

@@ -1,4 +1,4 @@
-"""The given CIFAR-10 networks with their posteriors, and the images that they see."""
+"""The published CIFAR-10 networks with their posteriors, and their images."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from .corruptions import Images, corrupt
 from .presets import BATCH_SIZE
 
 TARGETS = 1000
-"""The first so many test images are what a network may look at, without labels; those after them are scored."""
+"""This many first test images may be used without labels; the others are scored."""
 
 CLEAN = "clean"
 
 
 @dataclass(frozen=True)
 class Fitted:
-    """A network and what was made of it.
+    """A network, its temperature and its posterior.
 
     Args:
-        network: The given ResNet.
-        likelihood: With the temperature that suits it on the clean first 1,000 test images.
-        posterior: MCBN with the temperature that suits it on the same images.
+        network: The published ResNet.
+        likelihood: With the temperature fitted on the clean first 1,000 test images.
+        posterior: MCBN with the temperature fitted on the same images.
     """
 
     network: CifarResNet
@@ -47,8 +47,8 @@ def fitted(depth: int, device: str, folder: Path) -> Fitted:
 
     Args:
         depth: 20 or 32.
-        device: Where it runs.
-        folder: Where posteriors are kept, so that several processes can share a fit.
+        device: The device.
+        folder: Folder for fitted posteriors, so that several processes can share a fit.
     """
     network = load_cifar_resnet(depth).to(device)
     path = folder / f"resnet{depth}.bayesnorm"
@@ -74,7 +74,7 @@ def test_images() -> tuple[Images, NDArray[np.int64]]:
 
 
 def network_input(corruption: str, severity: int, device: str) -> Tensor:
-    """Return the test images after a corruption, or as they are, as networks take them."""
+    """Return the test images after a corruption, or unchanged, as network input."""
     images, _ = test_images()
     if corruption != CLEAN:
         images = corrupt(images, corruption, severity)

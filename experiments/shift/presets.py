@@ -1,4 +1,4 @@
-"""How much is measured: all that the documentation shows, or a short look at it."""
+"""Presets: everything that the documentation shows, or a short test."""
 
 from __future__ import annotations
 
@@ -12,25 +12,26 @@ BATCH_SIZE = 32
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is measured.
+    """How much to measure.
 
     Args:
         depths: Depths of the ResNets.
         corruptions: Corruptions of the images.
         severities: Their severities.
-        samples_of_rows: By n, how many times n target images are drawn; scores are means over these.
-        pseudo_counts: Values of N that the blend tries.
-        scored: How many images are scored.
-        samples: Samples of a posterior per prediction.
+        samples_of_rows: By n, how often n target images are sampled; scores are means over these.
+        pseudo_counts: Values of N for the blend.
+        scored: Number of scored images.
+        samples: Posterior samples per prediction.
         one_class_rows: Values of n for target images of one class only.
-        power: By n, how many batches of each corruption and severity are tested for drift.
-        streams: How many streams of images a monitor watches per corruption, and ten times as many clean ones.
-        stream_batches: Batches of 16 images in a stream; a corruption begins half-way.
-        simulated_batches: By n, how many batches of fresh rows each of `simulated_networks` networks of a kind sees.
-        simulated_networks: How many networks of a kind are made, each with training rows of its own.
-        simulated_streams: How many simulated streams there are.
+        power: By n, the number of batches of each corruption and severity that are tested for drift.
+        streams: Number of image streams per corruption; there are ten times as many clean ones.
+        stream_batches: Batches of 16 images in a stream; a corruption starts half-way.
+        simulated_batches: By n, the number of batches of new rows for each of the `simulated_networks` networks of a
+            kind.
+        simulated_networks: Number of networks of a kind, each with its own training rows.
+        simulated_streams: Number of simulated streams.
         simulated_length: Batches in each of them.
-        splits: How often the table is split at random into rows to train on, to watch, to adapt to and to score.
+        splits: Number of random splits of a table into rows for training, monitoring, adaptation and scoring.
     """
 
     depths: tuple[int, ...] = (20, 32)

@@ -1,4 +1,4 @@
-"""Tables as text, and pictures, of what was measured."""
+"""Show the results as text tables and plots."""
 
 from __future__ import annotations
 
@@ -34,11 +34,11 @@ LABELS = {
     TEMPERATURE: "not adapted, temperature",
     MCBN: "not adapted, MCBN + temperature",
     PREDICTION_TIME: "batch norm by the new batch",
-    BLEND: "blend, best weight in hindsight",
+    BLEND: "blend, weight with the best test score",
     ADAPT: "bayesnorm: adapt",
 }
 
-# Inches of a panel whose text is readable when a figure of two is shown 800 pixels wide.
+# Size of a panel in inches; text is readable if a figure with two panels is shown 800 pixels wide.
 READABLE_PANEL = (4.2, 3.6)
 STAY = (SOFTMAX, TEMPERATURE, MCBN)
 LOOKS = {
@@ -55,8 +55,8 @@ SHOWN_ROWS = 32
 def image_means(rows: list[Row]) -> list[Row]:
     """Return mean scores on corrupted and on clean images, for every network, kind of targets, n and method.
 
-    The blend has, for each score, the N that is best for it on the corrupted images that are scored. Targets of one
-    class stand beside what stays as it is on the same images.
+    For each score, the blend has the N that is best on the scored corrupted images. Targets of one class are shown with
+    the scores of unchanged networks on the same images.
     """
     found: list[Row] = []
     for network in dict.fromkeys(row["network"] for row in rows):
@@ -104,18 +104,18 @@ def images_text(rows: list[Row]) -> str:
 
 
 def rows_of(rows: list[Row], of: str) -> list[int]:
-    """Return the values of n that were measured."""
+    """Return the measured values of n."""
     return sorted({row["rows"] for row in rows if row["of"] == of and row["rows"]})
 
 
 def _same_images(rows: list[Row], of: str) -> list[Row]:
-    """Return the rows of those severities at which targets of this kind were looked at."""
+    """Return the rows of those severities that were measured with targets of this kind."""
     severities = {row["severity"] for row in rows if row["of"] == of}
     return [row for row in rows if row["severity"] in severities]
 
 
 def draw_over_rows(rows: list[Row], network: str | None = None) -> Axes:
-    """Plot mean error and NLL on corrupted images against the number of unlabelled images; default: deepest network."""
+    """Plot mean error and NLL on corrupted images against the number of unlabelled images, for one network."""
     network = network or _deepest(rows)
     own = corrupted([row for row in rows if row["network"] == network])
     counts = rows_of(own, ALL_CLASSES)
@@ -138,7 +138,7 @@ def draw_over_rows(rows: list[Row], network: str | None = None) -> Axes:
         ax.set_xscale("log", base=2)
         ax.set_xticks(counts, [str(count) for count in counts])
         ax.set(
-            xlabel="unlabelled new images",
+            xlabel="number of unlabelled new images",
             ylabel=TITLES[score] + " (%)" * (unit == 100),
             ylim=(0, unit * _top(own, place)),
         )
@@ -154,7 +154,7 @@ def _deepest(rows: list[Row]) -> str:
 
 
 def draw_over_severity(rows: list[Row], count: int = SHOWN_ROWS) -> Axes:
-    """Draw the three mean scores over severity at one n, a row of panels for each network; severity 0 is clean."""
+    """Plot the three mean scores over severity at one n, one row of panels per network; severity 0 is clean."""
     networks = list(dict.fromkeys(row["network"] for row in rows))
     axes = panels(len(networks), 3)
     for line, network in zip(axes, networks, strict=True):
@@ -169,7 +169,7 @@ def draw_over_severity(rows: list[Row], count: int = SHOWN_ROWS) -> Axes:
                 if method == BLEND:
                     chosen["pseudo_count"] = pseudo
                 values = [mean_scores(own, severity=severity, **chosen)[place] for severity in severities]
-                label = f"blend, best N = {pseudo} in hindsight" if method == BLEND else method
+                label = f"blend, N = {pseudo} with the best test score" if method == BLEND else method
                 ax.plot(severities, values, color=colour, ls=stroke, marker=marker, ms=6, lw=2, label=label)
             ax.set(xlabel="severity (0: clean)", ylabel=TITLES[score], title=network, xticks=severities)
             ax.set_ylim(bottom=0)
@@ -179,12 +179,12 @@ def draw_over_severity(rows: list[Row], count: int = SHOWN_ROWS) -> Axes:
 
 
 def _top(rows: list[Row], place: int) -> float:
-    """Return where an axis ends that shows what stays as it is, and not all of what is worse."""
+    """Return the upper limit of an axis that shows unchanged networks, but not everything that is worse."""
     return 1.25 * float(max(mean_scores(rows, method=method)[place] for method in (TEMPERATURE, MCBN)))
 
 
 def alarms_text(rows: list[Row], streams: list[Row]) -> str:
-    """Return rates of alarms: of clean images with their error, of corrupted ones by severity, and of streams."""
+    """Return alarm rates: on clean images with standard errors, on corrupted ones by severity, and on streams."""
     lines = []
     for network in dict.fromkeys(row["network"] for row in rows):
         own = [row for row in rows if row["network"] == network]
@@ -201,7 +201,7 @@ def alarms_text(rows: list[Row], streams: list[Row]) -> str:
         watched = [row for row in streams if row["network"] == network]
         quiet = [row for row in watched if row["corruption"] == CLEAN]
         rang = sum(row["alarm"] is not None for row in quiet)
-        lines.append(f"{network}, monitor: {rate_text(rang, len(quiet))} of clean streams")
+        lines.append(f"{network}, monitor: false alarms in {rate_text(rang, len(quiet))} of clean streams")
         for corruption in dict.fromkeys(row["corruption"] for row in watched):
             if corruption != CLEAN:
                 each = [row["alarm"] for row in watched if row["corruption"] == corruption]
@@ -217,7 +217,7 @@ def _rate(rows: list[Row], corruption: str, severity: int, count: int) -> float:
 
 
 def draw_alarms(rows: list[Row], network: str | None = None) -> Axes:
-    """Draw how often `drift` rings over severity, a line for each corruption and a panel for each n."""
+    """Plot how often `drift` raises an alarm over severity, one line per corruption and one panel per n."""
     network = network or _deepest(rows)
     own = [row for row in rows if row["network"] == network and row["corruption"] != CLEAN]
     counts = sorted({row["rows"] for row in own})
@@ -234,15 +234,15 @@ def draw_alarms(rows: list[Row], network: str | None = None) -> Axes:
         ax.axhline(0.05, color=style.current().faint, ls=":", lw=1.5)
         ax.set(xlabel="severity", title=f"n = {count} images", xticks=severities, ylim=(-0.03, 1.03))
         style.percent_axis(ax.yaxis)
-    axes[0].set_ylabel("batches that ring at level .05")
+    axes[0].set_ylabel("fraction of batches with an alarm")
     axes[-1].legend(frameon=False, fontsize="small", ncols=1, loc="center left", bbox_to_anchor=(1.0, 0.5))
-    set_figure_title(axes[0], f"drift on CIFAR-10-C, {network} (dotted: 5 %)")
+    set_figure_title(axes[0], f"drift on CIFAR-10-C, {network} (level 0.05, dotted)")
     return axes[0]
 
 
 def simulated_text(rows: list[Row], streams: list[Row]) -> str:
-    """Return the rates of false alarms on fresh rows, over all networks of a kind."""
-    lines = ["false alarms at level .05 on fresh rows of the training distribution"]
+    """Return false-alarm rates on simulated rows, over all networks of a kind."""
+    lines = ["false-alarm rates at level 0.05 on new rows of the training distribution"]
     for kind in dict.fromkeys(row["network"] for row in rows):
         for count in sorted({row["rows"] for row in rows}):
             own = [row for row in rows if (row["network"], row["rows"]) == (kind, count)]
@@ -255,7 +255,7 @@ def simulated_text(rows: list[Row], streams: list[Row]) -> str:
 
 
 def rate_text(alarms: int, batches: int) -> str:
-    """Return a rate with its binomial standard error, ".051 ± .007 (51 of 1000)"."""
+    """Return a rate with its binomial standard error, "0.051 ± 0.007 (51 of 1000)"."""
     rate = alarms / batches
     error = (rate * (1 - rate) / batches) ** 0.5
     return f"{rate:.3f} ± {error:.3f} ({alarms} of {batches})"

@@ -1,4 +1,4 @@
-"""Alarms of `drift` and `DriftMonitor` on rows from the very distribution of training, of which there is no end."""
+"""Measure false alarms of `drift` and `DriftMonitor` on unlimited new rows from the training distribution."""
 
 from __future__ import annotations
 
@@ -20,11 +20,11 @@ STREAM_ROWS = 16
 
 Row = dict[str, Any]
 Draw = Callable[[int], Tensor]
-"""Samples so many fresh rows."""
+"""Returns so many new rows."""
 
 
 class DenseResidual(nn.Module):
-    """Fifty dense layers with batch norm, each but the first added to what it is given."""
+    """Fifty dense layers with batch norm and residual connections from the second layer on."""
 
     def __init__(self, layers: int = 50, width: int = 32) -> None:
         super().__init__()
@@ -68,7 +68,7 @@ TINY = (8,)
 
 
 def measure_simulated(preset: Preset, kind: str, seed: int) -> list[Row]:
-    """Count alarms at level .05 over batches of fresh rows, for one network with training rows of its own."""
+    """Count alarms at level 0.05 over batches of new rows, for one network with its own training rows."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         draw = _rows_for(kind)
@@ -81,7 +81,7 @@ def measure_simulated(preset: Preset, kind: str, seed: int) -> list[Row]:
 
 
 def watch_simulated(preset: Preset, seed: int) -> list[Row]:
-    """Watch one stream of fresh rows with a tiny network of its own."""
+    """Monitor one stream of new rows with its own tiny network."""
     with torch.random.fork_rng(devices=[]):
         torch.manual_seed(seed)
         draw = _rows_for("tiny")
@@ -93,7 +93,7 @@ def watch_simulated(preset: Preset, seed: int) -> list[Row]:
 
 
 def _rows_for(kind: str) -> Draw:
-    """Return what samples rows: correlated normal columns, three of them bent, or small smooth images."""
+    """Return a function that samples rows: correlated normal columns (three transformed), or small smooth images."""
     if kind.startswith("convolutional"):
 
         def images(count: int) -> Tensor:
@@ -113,7 +113,7 @@ def _rows_for(kind: str) -> Draw:
 
 
 def _fitted(network: nn.Module, draw: Draw, seed: int) -> bn.Posterior:
-    """Return MCBN of a network with random weights, whose running statistics are those of its training rows."""
+    """Return MCBN of a network with random weights and the running statistics of its training rows."""
     x = draw(TRAINING_ROWS)
     network.train()
     with torch.no_grad():

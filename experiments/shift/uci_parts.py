@@ -1,4 +1,4 @@
-"""Tables: a network trained on one part of a UCI set is asked about another, before and after `adapt`."""
+"""Train a network on one part of a UCI set and score it on another, before and after `adapt`."""
 
 from __future__ import annotations
 
@@ -21,11 +21,11 @@ from ..splits import Rows
 from .presets import BATCH_SIZE
 
 COLUMNS = {"power": (0, "temperature"), "concrete": (0, "cement")}
-"""The column of a set that decides what is trained on: rows up to its 60 % quantile."""
+"""The column of a set that defines the training part: rows up to its 60 % quantile."""
 
 TRAINED_UP_TO = 0.6
 TESTED = 64
-"""Rows that `drift` looks at."""
+"""Number of rows for `drift`."""
 
 GAUGE_FACTOR, GAUGE_OFFSET = 1.3, 0.5
 STEPS = 4000
@@ -36,10 +36,9 @@ Row = dict[str, Any]
 def measure_table(name: str, seed: int, steps: int = STEPS) -> list[Row]:
     """Train on one part of a set, and score three kinds of rows before and after `adapt`.
 
-    "like training" are rows of that part that were held out; "range" those beyond it; "gauges" the held-out rows,
-    measured by gauges that drifted (1.3 times as large, and half a standard deviation higher, in all columns). Half
-    of the rows of a kind, without their labels, are adapted to, the other half scored, in standard deviations of the
-    training targets.
+    "like training" are held-out rows of that part; "range" are rows beyond it; "gauges" are the held-out rows with
+    changed gauges (all columns are multiplied by 1.3 and shifted by half a standard deviation). Half of the rows of a
+    kind are used without labels for `adapt`, the other half is scored, in standard deviations of the training targets.
     """
     x, y = (torch.tensor(part, dtype=torch.float32) for part in load_uci(name))
     column = x[:, COLUMNS[name][0]]
@@ -71,7 +70,7 @@ def measure_table(name: str, seed: int, steps: int = STEPS) -> list[Row]:
 
 
 def _posterior(rows: Rows, validation: Rows, seed: int, steps: int) -> Posterior:
-    """Train a network of two layers of 50, and return MCBN with its noise and batch size calibrated."""
+    """Train a network with two layers of 50, and return MCBN with calibrated noise and batch size."""
     network = paper_mlp(rows[0].shape[1], 1, eps=1e-5, seed=seed)
     train_steps(network, rows, torch.nn.functional.mse_loss, steps=steps, batch_size=BATCH_SIZE, seed=seed)
     return bn.calibrate(bn.MCBN(BATCH_SIZE).fit(network, rows[0], bn.Gaussian(1.0), seed=seed), *validation)
@@ -84,9 +83,9 @@ def _scores(posterior: Posterior, x: Tensor, y: Tensor) -> tuple[float, float]:
 
 
 def table_text(rows: list[Row]) -> str:
-    """Return means over splits, a line for each set and kind of rows."""
-    head = f"{'set':10}{'new rows':16}{'RMSE':>8}{'adapted':>9}{'NLL':>9}{'adapted':>9}{'p < .05':>9}{'median p':>10}"
-    lines = [f"targets in standard deviations of the training rows; drift on {TESTED} rows", head]
+    """Return means over splits, one line for each set and kind of rows."""
+    head = f"{'set':10}{'new rows':16}{'RMSE':>8}{'adapted':>9}{'NLL':>9}{'adapted':>9}{'p < 0.05':>9}{'median p':>10}"
+    lines = [f"targets in standard deviations of the training rows; drift tested on {TESTED} rows", head]
     for name, kind in dict.fromkeys((row["set"], row["kind"]) for row in rows):
         own = [row for row in rows if (row["set"], row["kind"]) == (name, kind)]
         mean = {score: np.mean([row[score] for row in own]) for score in ("rmse", "rmse_adapted", "nll", "nll_adapted")}

@@ -1,10 +1,10 @@
-"""Whether uncertainty gains anything over one constant temperature, on image classifiers.
+"""Test whether uncertainty improves on one constant temperature, on image classifiers.
 
 - `calibrate` chooses the effective batch size and the temperature (`judging.py`);
-- a temperature for each image rises with its uncertainty (`uncertainty.py`), on images as they are and on corrupted ones.
+- a temperature for each image rises with its uncertainty (`uncertainty.py`), on clean and on corrupted images.
 
-Both choose on validation images, and other images judge them beside one constant temperature. All are test images; none
-that judges has chosen anything.
+Both are chosen on validation images and scored on other images, in comparison with one constant temperature. All are
+test images; no image is used for both.
 """
 
 from __future__ import annotations
@@ -23,22 +23,22 @@ from .showing import text
 
 
 def main(
-    part: Annotated[Part, typer.Argument(help="What is measured.")],
-    network: Annotated[str, typer.Argument(help="A network by name, such as resnet32.")] = "resnet32",
+    part: Annotated[Part, typer.Argument(help="What to measure.")],
+    network: Annotated[str, typer.Argument(help="The name of a network, such as resnet32.")] = "resnet32",
     weights: Annotated[
-        Path | None, typer.Option(help="Its weights, a safetensors file; by default those of the data folder.")
+        Path | None, typer.Option(help="Its weights, a safetensors file. [default: those of the data folder]")
     ] = None,
     preset: Annotated[
-        Size, typer.Option(help="How much: a short look, an hour of a CPU, or all, for a GPU.")
+        Size, typer.Option(help="How much to measure: a short test, about one CPU-hour, or everything, for a GPU.")
     ] = Size.quick,
-    name: Annotated[str | None, typer.Option(help="What results are called; by default as the network.")] = None,
+    name: Annotated[str | None, typer.Option(help="Name of the results. [default: the network]")] = None,
     keep: Annotated[
-        Path | None, typer.Option(help="Folder for networks' outputs, from which a command that was cut off goes on.")
+        Path | None, typer.Option(help="Folder for the networks' outputs, from which an interrupted command continues.")
     ] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Judge `calibrate`, and a temperature that listens to uncertainty, beside one constant temperature on CIFAR-10.
+    """Compare `calibrate`, and a temperature that depends on uncertainty, with one constant temperature on CIFAR-10.
 
     \b
     python -m experiments temperature calibrate resnet20 --preset cpu --out out

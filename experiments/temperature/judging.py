@@ -1,7 +1,8 @@
-"""Choices on validation images, judged by the NLL of other images beside that of one constant temperature.
+"""Choose on validation images, and compare the NLL of other images with that of one constant temperature.
 
-Of all test images, n are drawn for validation and the others judge, several times over. A difference is averaged over
-the times that an image judged, and then over images: its standard error is that of images, which the times share.
+From all test images, n are sampled for validation and the others are scored, several times. A difference is averaged
+over the times that an image was scored, and then over images. Its standard error is over images, because all
+repetitions share them.
 """
 
 from __future__ import annotations
@@ -18,11 +19,11 @@ import bayesnorm as bn
 from bayesnorm.posterior import Posterior, effective_batch_size
 
 Chooser = Callable[[Tensor, Tensor], Posterior]
-"""Chooses a posterior by validation images, which are given by number, and their labels."""
+"""Chooses a posterior by validation images, which are given by index, and their labels."""
 
 
 def folds(images: int, validation: int, count: int) -> Iterator[tuple[Tensor, Tensor]]:
-    """Return the numbers of validation images and of those that judge, `count` times."""
+    """Return the indices of validation images and of scored images, `count` times."""
     for seed in range(count):
         order = torch.randperm(images, generator=torch.Generator().manual_seed(seed))
         yield order[:validation], order[validation:]
@@ -30,12 +31,12 @@ def folds(images: int, validation: int, count: int) -> Iterator[tuple[Tensor, Te
 
 @dataclass
 class Judged:
-    """The NLL of images under what was chosen on others.
+    """The NLL of images under a choice made on other images.
 
     Args:
-        images: How many images there are.
-        nll: For every fold, the NLL of each image, NaN of those that chose.
-        noted: For every fold, what was chosen.
+        images: Number of images.
+        nll: For every fold, the NLL of each image; NaN for validation images.
+        noted: For every fold, the choice.
     """
 
     images: int
@@ -43,14 +44,14 @@ class Judged:
     noted: list[dict[str, Any]] = field(default_factory=list)
 
     def add(self, rows: Tensor, nll: Tensor, **noted: Any) -> None:
-        """Note the NLL of the images of a fold that judge, and what was chosen."""
+        """Record the NLL of the scored images of a fold, and the choice."""
         self.nll.append(
             torch.full((self.images,), math.nan, dtype=torch.float64).index_copy(0, rows, nll.double().cpu())
         )
         self.noted.append(noted)
 
     def summary(self, constant: Judged) -> dict[str, Any]:
-        """Return the mean NLL, and how it differs from that of a constant temperature."""
+        """Return the mean NLL, and its difference from that of a constant temperature."""
         nll = torch.stack(self.nll)
         difference = nll - torch.stack(constant.nll)
         by_image = difference.nanmean(0)
@@ -66,7 +67,7 @@ class Judged:
 
 
 def judge(choosers: dict[str, Chooser], labels: Tensor, validation: int, count: int) -> dict[str, Judged]:
-    """Let each way choose on the same images, and judge it by the same others."""
+    """Choose by each method on the same images, and score it on the same other images."""
     found = {name: Judged(len(labels)) for name in choosers}
     for chosen, others in folds(len(labels), validation, count):
         for name, choose in choosers.items():
@@ -79,7 +80,7 @@ def judge(choosers: dict[str, Chooser], labels: Tensor, validation: int, count: 
 
 
 def choosers(constant: Posterior, posterior: Posterior) -> dict[str, Chooser]:
-    """Return a constant temperature, `calibrate` as it is and by the score alone, and a temperature for M = 32."""
+    """Return a constant temperature, `calibrate` by default and by the score alone, and a temperature for M = 32."""
     return {
         CONSTANT: lambda x, y: bn.calibrate(constant, x, y),
         CALIBRATE: lambda x, y: bn.calibrate(posterior, x, y),

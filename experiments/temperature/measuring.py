@@ -1,4 +1,4 @@
-"""What is measured of one network."""
+"""Measure one network."""
 
 from __future__ import annotations
 
@@ -31,27 +31,27 @@ from .uncertainty import (
 )
 
 TRAINING_IMAGES = 5000
-"""The first so many are what posteriors are fitted on."""
+"""This many first training images are used to fit posteriors."""
 
 CHOOSING = 1000
-"""The first so many test images choose what corrupted ones judge."""
+"""Settings are chosen on this many first test images and scored on corrupted ones."""
 
 Row = dict[str, Any]
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is measured.
+    """How much to measure.
 
     Args:
-        images: How many test images choose and judge `calibrate`, and how many a temperature that listens to uncertainty.
-        validation: How many of them choose; other numbers for the two.
-        layers: How many of the last layers are drawn, for the two; None for all.
-        samples: Samples of which the uncertainty is taken; `calibrate` has its own.
-        corruptions: Corruptions of images that judge such a temperature; the first 1,000 images, clean, choose it.
+        images: Number of test images for `calibrate`, and for a temperature that depends on uncertainty.
+        validation: Number of validation images among them, for each of the two.
+        layers: Number of last layers that are sampled, for each of the two; None for all.
+        samples: Samples for the uncertainty; `calibrate` has its own.
+        corruptions: Corruptions of the scored images; the clean first 1,000 images choose the temperature.
         severities: Their severities.
-        corrupted: How many images are corrupted, those after the first 1,000.
-        folds: How often validation images are drawn.
+        corrupted: Number of corrupted images, after the first 1,000.
+        folds: How often validation images are sampled.
     """
 
     images: tuple[int, int]
@@ -65,7 +65,7 @@ class Preset:
 
 
 class Size(StrEnum):
-    """How much is measured."""
+    """How much to measure."""
 
     quick = "quick"
     cpu = "cpu"
@@ -73,7 +73,7 @@ class Size(StrEnum):
 
 
 class Part(StrEnum):
-    """What is measured."""
+    """What to measure."""
 
     calibrate = "calibrate"
     uncertainty = "uncertainty"
@@ -91,7 +91,7 @@ PRESETS = {
 
 @dataclass(frozen=True, eq=False)
 class TestImages:
-    """The first test images, as bytes and as networks take them."""
+    """The first test images, as bytes and as network input."""
 
     pixels: Images
     x: Tensor
@@ -99,7 +99,7 @@ class TestImages:
 
     @classmethod
     def first(cls, most: int, device: str) -> Self:
-        """Return so many, or all that there are."""
+        """Return so many of them, or all that are available."""
         pixels, labels = load_cifar10("test")
         return cls(pixels[:most], to_network_input(pixels[:most]).to(device), torch.as_tensor(labels[:most]))
 
@@ -107,7 +107,7 @@ class TestImages:
 def measure(
     part: Part, name: str, weights: Path | None, preset: Preset, device: str, keep: Path | None = None
 ) -> dict[str, list[Row]]:
-    """Return rows of `calibrate`, or of temperatures that listen to uncertainty and of these on corrupted images."""
+    """Return rows for `calibrate`, or for temperatures that depend on uncertainty, also on corrupted images."""
     network = trained_network(name, weights).to(device)
     posterior = fitted(network, to_network_input(load_cifar10("train", TRAINING_IMAGES)[0]).to(device), keep)
     if part is Part.calibrate:
@@ -148,7 +148,7 @@ def _judge_uncertainty(
                 if validation < len(labels):
                     judged = judge_uncertainty(logits, labels, uncertainty, validation, preset.folds)
                     rows = _rows(judged, layers, validation, len(labels))
-                    # Of other things to listen to, what `calibrate` would do and what it does not allow.
+                    # For other covariates, only what `calibrate` does and what it does not allow.
                     shown = [row for row in rows if name == LOGITS or row["method"] in (CALIBRATED, BOTH_WAYS)]
                     found["rows"] += [row | {"listens_to": name} for row in shown]
         forms = fitted_forms(logits[:first], labels[:first], doubts[LOGITS][:first])
@@ -167,7 +167,7 @@ def _judge_uncertainty(
 
 
 def _svhn(count: int) -> Images | None:
-    """Return images of another kind, or say that there are none."""
+    """Return SVHN images, or print that there are none."""
     try:
         return load_svhn(count)[0]
     except DataNotFoundError as error:
@@ -185,7 +185,7 @@ def _at_layers(
 def _uncertainty(
     posterior: BatchNormPosterior, x: Tensor, samples: int, keep: Path | None
 ) -> tuple[Tensor, dict[str, Tensor]]:
-    """Return the network's own logits in double precision, and what samples tell of every image, by name."""
+    """Return the network's own logits in double precision, and covariates of every image from samples, by name."""
     point, drawn = remembered(posterior, x, keep)
     rows = torch.arange(len(x))
     logits, f = point.executable.point(rows), bn.MonteCarlo(samples).outputs(drawn, rows)

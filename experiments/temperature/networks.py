@@ -26,9 +26,9 @@ BATCH_SIZE = 32
 """M of all posteriors."""
 
 GIVEN = {"resnet20": 20, "resnet32": 32}
-"""Depths of the networks that a data folder has weights of."""
+"""Depths of the networks with weights in a data folder."""
 
-# Images of a pass: enough of them for any machine, with few samples at a time.
+# Images per forward pass: enough for any machine, with few samples at a time.
 ROWS = 500
 
 
@@ -37,7 +37,7 @@ def trained_network(name: str, weights: Path | None) -> nn.Module:
 
     Args:
         name: One of `NETWORKS`.
-        weights: The file; None takes those that the data folder has for this network.
+        weights: The file; None takes the weights in the data folder for this network.
     """
     require_known("network", [name], NETWORKS)
     if weights is None:
@@ -46,37 +46,37 @@ def trained_network(name: str, weights: Path | None) -> nn.Module:
     network = NETWORKS[name]()
     state = {key.removeprefix("module."): tensor.float() for key, tensor in read_tensors(weights)[0].items()}
     try:
-        network.load_state_dict(network.state_dict() | state)  # files need not say how many batches were tracked
+        network.load_state_dict(network.state_dict() | state)  # files may lack the number of tracked batches
     except RuntimeError as error:
-        raise UsageError(f"--weights: {weights} does not hold the weights of {name}: {error}") from error
+        raise UsageError(f"--weights: {weights} does not contain the weights of {name}: {error}") from error
     return network.eval()
 
 
 class Remembering:
-    """Runs a network on all images once for each set of states; what is asked for afterwards are numbers of images.
+    """Runs a network on all images once for each set of states; afterwards images are given by index.
 
     Args:
         executable: Runs the network.
-        images: All images, as the network takes them.
-        folder: Where outputs are kept for the next time; None forgets them.
+        images: All images as network input.
+        folder: Folder that stores outputs for the next time; None stores nothing.
     """
 
     def __init__(self, executable: Any, images: Tensor, folder: Path | None = None) -> None:
         self.executable, self.images, self.folder = executable, images, folder
-        self.kept: dict[str, Tensor] = {}  # outputs of all images by what was drawn, (samples, images, *out)
+        self.kept: dict[str, Tensor] = {}  # outputs of all images by sampled states, (samples, images, *out)
         self.given = "" if folder is None else digest({**executable.model.state_dict(), "images": images})
 
     @property
     def device(self) -> torch.device:
-        """Where the network is."""
+        """Return the device of the network."""
         return self.images.device
 
     def input(self, rows: Any, name: str = "x") -> Any:
-        """Return numbers of images as they are."""
+        """Return indices of images unchanged."""
         return rows
 
     def point(self, rows: Tensor) -> Tensor:
-        """Return the outputs of the network as it is for these images."""
+        """Return the outputs of the deterministic network for these images."""
         return self._remembered("point", lambda x: self.executable.point(x)[None])[0, rows.to(self.device)]
 
     def run(self, states: State, rows: Tensor, **options: Any) -> Tensor:
@@ -97,7 +97,7 @@ class Remembering:
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
-    """Return some letters that stand for these tensors."""
+    """Return a short hash of these tensors."""
     found = hashlib.sha256()
     for name, tensor in tensors.items():
         found.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
@@ -107,7 +107,7 @@ def digest(tensors: Mapping[str, Tensor]) -> str:
 def remembered(
     posterior: BatchNormPosterior, images: Tensor, folder: Path | None = None
 ) -> tuple[DeterministicPosterior, BatchNormPosterior]:
-    """Return the network without uncertainty, and the posterior, as they are asked about images by number."""
+    """Return the deterministic network and the posterior, both for images given by index."""
     executable: Any = Remembering(posterior.executable, images, folder)
     return DeterministicPosterior(executable, posterior.likelihood), dataclasses.replace(
         posterior, executable=executable

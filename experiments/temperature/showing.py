@@ -1,4 +1,4 @@
-"""Tables of what was measured of one network."""
+"""Format the results of one network as tables."""
 
 from __future__ import annotations
 
@@ -7,18 +7,18 @@ from typing import Any
 Row = dict[str, Any]
 
 SHIFTED = {"nll": "NLL", "ece": "ECE", "errors_auroc": "AUROC of errors"}
-"""Scores on corrupted images, in words."""
+"""Descriptions of the scores on corrupted images."""
 
 
 def text(found: dict[str, list[Row]]) -> str:
     """Return all parts as tables."""
-    lines = [f"{'drawn':12} {'validation':>10}  {'method':28} {'NLL':>7}  against one temperature  worst fold"]
+    lines = [f"{'sampled':12} {'validation':>10}  {'method':28} {'NLL':>7}  minus one temperature    worst fold"]
     for row in found["rows"]:
-        listens = row.get("listens_to", "logits")
+        covariate = row.get("listens_to", "logits")
         gain = f"{row['difference']:+.4f} ± {row['standard_error']:.4f}"
         lines.append(
             f"{layers_text(row):12} {row['validation']:10d}  {row['method']:28} {row['nll']:.4f}  {gain:>23}  "
-            f"{row['worst_fold']:+10.4f}{'' if listens == 'logits' else '  by ' + listens}"
+            f"{row['worst_fold']:+10.4f}{'' if covariate == 'logits' else '  by ' + covariate}"
         )
     corrupted = found.get("corrupted", [])
     for score, words in SHIFTED.items() if corrupted else ():
@@ -36,5 +36,5 @@ def text(found: dict[str, list[Row]]) -> str:
 
 
 def layers_text(row: Row) -> str:
-    """Return which layers were drawn, in words."""
+    """Return a description of the sampled layers."""
     return "all layers" if row["layers"] is None else f"last {row['layers']}"

@@ -1,9 +1,9 @@
-"""A temperature that listens to uncertainty: log T(x) = a + b z(x), as `VarianceScaledCategorical` has it, and other forms of it.
+"""Temperatures that depend on uncertainty: log T(x) = a + b z(x), as in `VarianceScaledCategorical`, and variants.
 
-z(x) is the logarithm of the variance of an image's logits under samples, mean over classes, or of something else that
-samples tell (`covariates`), standardised by the validation images and kept within limits. What is tempered here are the
-network's own logits, so that b = 0 is one constant temperature. a and b are fitted on validation images, b with the
-prior that `calibrate` has.
+z(x) is the logarithm of the variance of an image's logits over samples, averaged over classes, or another covariate
+from samples (`covariates`). It is standardised by the validation images and clipped. The temperature is applied to the
+network's own logits, so b = 0 gives one constant temperature. a and b are fitted on validation images, b with the prior
+of `calibrate`.
 """
 
 from __future__ import annotations
@@ -27,12 +27,12 @@ from .judging import CONSTANT, Judged, folds
 
 @dataclass(frozen=True)
 class Form:
-    """How a temperature may listen.
+    """How a temperature may depend on uncertainty.
 
     Args:
-        least: The least z; 0 for a temperature that only rises.
-        prior: Standard deviation of b beforehand.
-        evidence: How many standard errors it has to be better by than a constant temperature.
+        least: The smallest z; 0 for a temperature that only rises.
+        prior: Prior standard deviation of b.
+        evidence: How many standard errors it must be better than a constant temperature.
     """
 
     least: float
@@ -41,7 +41,7 @@ class Form:
 
 
 LOGITS = "logits"
-"""What `VarianceScaledCategorical` listens to: the variance of the logits, mean over classes."""
+"""The covariate of `VarianceScaledCategorical`: the variance of the logits, averaged over classes."""
 
 CALIBRATED, BOTH_WAYS = "rising, guarded", "both ways"
 
@@ -59,9 +59,9 @@ class UncertaintyfulTemperature:
     """log T(x) = a + b z(x).
 
     Args:
-        a, b: As fitted.
+        a, b: The fitted parameters.
         mean, std: Of the validation images' log-variances.
-        least: The least z.
+        least: The smallest z.
     """
 
     a: float
@@ -79,16 +79,16 @@ class UncertaintyfulTemperature:
         return points(logits, labels, self.log_temperature(uncertainty))
 
     def predictive(self, logits: Tensor, uncertainty: Tensor) -> ClassificationPredictive:
-        """Return what is predicted of every image."""
+        """Return the prediction for every image."""
         return bn.Categorical().predictive((logits / self.log_temperature(uncertainty).exp()[:, None])[None])
 
 
 def covariates(f: Tensor, logits: Tensor) -> dict[str, Tensor]:
-    """Return what a temperature may listen to, by name: a logarithm for every image.
+    """Return the covariates for a temperature, by name: a logarithm for every image.
 
     Args:
         f: Logits under samples, (samples, images, classes).
-        logits: The network's own, (images, classes), which tell the two likeliest classes.
+        logits: The network's own, (images, classes), which give the two most likely classes.
     """
     first, second = f.gather(-1, logits.topk(2).indices.expand(len(f), -1, -1)).unbind(-1)
     told = {"margin": (first - second).var(0), "largest logit": first.var(0)}
@@ -102,7 +102,7 @@ def standardised(uncertainty: Tensor, mean: float, std: float, least: float) -> 
 
 
 def points(logits: Tensor, labels: Tensor, log_temperature: Tensor) -> Tensor:
-    """Return the NLL of every image under a temperature of its own."""
+    """Return the NLL of every image with its own temperature."""
     log_probs = torch.log_softmax(logits / log_temperature.exp()[:, None], -1)
     return -log_probs.gather(1, labels[:, None])[:, 0]
 
@@ -136,7 +136,7 @@ def fitted_forms(logits: Tensor, labels: Tensor, uncertainty: Tensor) -> dict[st
 def judge_uncertainty(
     logits: Tensor, labels: Tensor, uncertainty: Tensor, validation: int, count: int
 ) -> dict[str, Judged]:
-    """Fit every form on the same validation images, and judge it by the same others."""
+    """Fit every form on the same validation images, and score it on the same other images."""
     found = {name: Judged(len(labels)) for name in (CONSTANT, *FORMS)}
     for chosen, others in folds(len(labels), validation, count):
         for name, fitted in fitted_forms(logits[chosen], labels[chosen], uncertainty[chosen]).items():
@@ -164,11 +164,11 @@ def shifted_scores(
 def outside_scores(
     forms: dict[str, UncertaintyfulTemperature], inside: tuple[Tensor, Tensor], outside: tuple[Tensor, Tensor]
 ) -> dict[str, float]:
-    """Return the AUROC of images of another kind by entropy under every form, and by what samples tell alone.
+    """Return the AUROC of images of another kind by entropy under every form, and by the samples' variance alone.
 
     Args:
         forms: The temperatures.
-        inside, outside: Logits and what samples tell, of images of both kinds.
+        inside, outside: Logits and covariates, of images of both kinds.
     """
     found = {
         name: auroc(*(form.predictive(*each).entropy for each in (inside, outside))) for name, form in forms.items()
@@ -178,7 +178,7 @@ def outside_scores(
 
 
 def minimised(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[float]:
-    """Return the parameters at which a loss is least."""
+    """Return the parameters that minimise a loss."""
     parameters = torch.tensor(start, dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([parameters], max_iter=100, line_search_fn="strong_wolfe")
 

@@ -1,9 +1,10 @@
-"""Figure 2 of the MCBN paper, right half: segmentations of CamVid's road scenes, and where they are in uncertainty.
+"""Figure 2 of the MCBN paper, right half: segmentation of CamVid's road scenes, and its uncertainty.
 
-Beside the paper's maps (statistics of the first two layers drawn, M = 10 or 36, 20 samples, on Bayesian SegNet) numbers
-that say whether uncertainty is where the errors are, and what else the same network says: all layers or the last two drawn,
-about running statistics or not, MC dropout, stochastic batch norm, a correlated Gaussian, a temperature, and three
-networks. The paper's networks were trained elsewhere at 360 x 480; ours are trained here, at 180 x 240.
+In addition to the paper's maps (sampled statistics in the first two layers, M = 10 or 36, 20 samples, on Bayesian
+SegNet), scores show whether uncertainty is high where errors are. The same network is also evaluated with all layers or
+the last two sampled, with the running statistics as centre or not, with MC dropout, stochastic batch norm, a correlated
+Gaussian and a temperature, and as an ensemble of three networks. The paper's networks were trained at 360 x 480; ours
+are trained here at 180 x 240.
 """
 
 from __future__ import annotations
@@ -23,16 +24,19 @@ from .verdicts import claims
 
 
 def main(
-    preset: Annotated[Size, typer.Option(help="A look on two cores, or what results come from.")] = Size.quick,
-    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks; by default in --out.")] = None,
-    photos: Annotated[bool, typer.Option(help="Whether maps show the photos, which are for research only.")] = False,
+    preset: Annotated[
+        Size,
+        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
+    ] = Size.quick,
+    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks. [default: in --out]")] = None,
+    photos: Annotated[bool, typer.Option(help="Show the photos in the maps; they are for research only.")] = False,
     device: FastestDevice = None,
     workers: Workers = 1,
     out: OutFolder = OUT,
 ) -> None:
-    """Figure 2 of the MCBN paper: segmentations of road scenes, their uncertainty, and what it is worth.
+    """Reproduce figure 2 of the MCBN paper: segmentation of road scenes, and its uncertainty.
 
-    Trains what is missing, and goes on where it was interrupted. Needs the data folder.
+    Trains missing networks and continues after an interruption. Needs the data folder.
 
     \b
     python -m experiments teye-figure2 --preset paper --out out

@@ -1,4 +1,4 @@
-"""Every way to ask the networks about the test frames, and what each is worth."""
+"""Evaluate every method on the test images."""
 
 from __future__ import annotations
 
@@ -33,30 +33,30 @@ Lazy = Callable[[], Posterior]
 
 
 def published(layers: str, size: int) -> str:
-    """Name MCBN as published, with statistics of these layers drawn."""
+    """Return the name of MCBN as published, with sampled statistics in these layers."""
     return f"MCBN as published, {layers}, M = {size}"
 
 
 def centred(layers: str, size: int) -> str:
-    """Name MCBN about the running statistics, with statistics of these layers drawn."""
+    """Return the name of MCBN centred on the running statistics, with sampled statistics in these layers."""
     return f"MCBN, {layers}, M = {size}"
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is measured.
+    """How much to measure.
 
     Args:
         network: One of the segmentation networks.
         recipe: The preset of its recipe.
-        dropout: Rate of its dropout; Bayesian SegNet has .5.
-        sizes: Batch sizes M; the first is the one that networks are trained with.
-        samples: T.
-        states: Batches whose statistics are kept.
-        rank: Of the correlated Gaussian.
+        dropout: Dropout rate; Bayesian SegNet uses 0.5.
+        sizes: Batch sizes M; networks are trained with the first.
+        samples: T, the number of samples.
+        states: Number of batches whose statistics are kept.
+        rank: Rank of the correlated Gaussian.
         members: Networks of the ensemble.
-        frames: Test frames; None means all.
-        validation: Validation frames that a temperature is chosen on.
+        frames: Number of test images; None means all.
+        validation: Number of validation images for the temperature.
     """
 
     network: str
@@ -75,20 +75,20 @@ PRESETS = {
     Size.quick: Preset("small-segnet", "quick", 0.1, (10, 36), 8, 24, 12, members=3, frames=20, validation=10),
     Size.paper: Preset("segnet", "paper", 0.5, (10, 36), 20, 64, 32, members=3, frames=None, validation=24),
 }
-# Frames whose maps are drawn, as shares of all: the first is of dusk.
+# Images whose maps are drawn, as fractions of all: the first is at dusk.
 SHOWN = (0.1, 0.5, 0.85)
 
 
 @dataclass(frozen=True, eq=False)
 class Setup:
-    """Networks, frames and posteriors, each made when it is needed.
+    """Networks, images and posteriors, each made when it is needed.
 
     Args:
-        preset: How much is measured.
-        members: Networks of one architecture; the first is what single networks are asked by.
-        told: What is known of them.
-        plan: Of the first.
-        device: Where they are.
+        preset: How much to measure.
+        members: Networks of one architecture; the first is used by methods with a single network.
+        told: Information about the networks.
+        plan: Training plan of the first.
+        device: The device.
     """
 
     preset: Preset
@@ -99,7 +99,7 @@ class Setup:
 
     @classmethod
     def of(cls, preset: Preset, networks: Path, device: str, workers: int = 1) -> Setup:
-        """Train the networks that are missing."""
+        """Train the missing networks, and return the setup."""
         plans = {
             f"{preset.network}_dropout_{seed}": SegmentationPlan.of(
                 preset.network, preset.recipe, seed, dropout=preset.dropout
@@ -109,7 +109,7 @@ class Setup:
         train_together(plans, networks, device, workers)
         members, told = [], []
         for name, plan in plans.items():
-            show_progress(f"{name}: training, unless it was")
+            show_progress(f"{name}: training, unless already trained")
             network, known = trained_network(plan, networks, name, device)
             members.append(network)
             told.append({key: known[key] for key in ("mean IoU", "accuracy", "class accuracy", "nll", "seconds")})
@@ -117,31 +117,31 @@ class Setup:
 
     @cached_property
     def frames(self) -> Frames:
-        """The test frames."""
+        """Return the test images."""
         return Frames.of(*self._inputs("test", self.preset.frames))
 
     @cached_property
     def train(self) -> Tensor:
-        """All training frames, as the network takes them."""
+        """Return all training images as network input."""
         return self._inputs("train", self.plan.recipe.images)[0]
 
     @cached_property
     def validation(self) -> tuple[Tensor, Tensor]:
-        """Validation frames and their labels."""
+        """Return validation images and their labels."""
         return self._inputs("val", self.preset.validation)
 
     @property
     def shown(self) -> list[int]:
-        """Numbers of the test frames whose maps are drawn."""
+        """Return the indices of the test images whose maps are drawn."""
         return [int(share * len(self.frames.x)) for share in SHOWN]
 
     @property
     def likelihood(self) -> Any:
-        """The likelihood of classes, which leaves unlabelled pixels out."""
+        """Return the likelihood of classes, which leaves out unlabelled pixels."""
         return self.plan.likelihood
 
     def methods(self) -> dict[str, Lazy]:
-        """Return all ways to ask the networks."""
+        """Return all methods."""
         size, large = self.preset.sizes
         network, preset = self.members[0], self.preset
 
@@ -185,7 +185,7 @@ class Setup:
 
 
 def measure(setup: Setup, kept: Path) -> dict[str, dict[str, Any]]:
-    """Return the scores of every method; each is kept as a file."""
+    """Return the scores of every method; each is stored in a file."""
     found = {}
     for number, (name, make) in enumerate(setup.methods().items()):
         show_progress(name)

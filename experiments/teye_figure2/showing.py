@@ -1,4 +1,4 @@
-"""The numbers as text and as pictures."""
+"""Show the results as text and plots."""
 
 from __future__ import annotations
 
@@ -39,13 +39,13 @@ def text(found: dict[str, dict[str, Any]], told: Sequence[Claim]) -> str:
 
 
 def claims_section(told: Sequence[Claim]) -> Section:
-    """Return claims with what was found and a verdict each."""
+    """Return claims with our result and a verdict each."""
     rows = tuple((one.words, one.seen, one.verdict) for one in told)
     return Section("What the paper says, and what it leaves open", ("claim or question", "found", "verdict"), rows)
 
 
 def draw(found: dict[str, dict[str, Any]]) -> Axes:
-    """Draw what uncertainty is worth: errors of the pixels kept, uncertainty by distance from borders, calibration, PAvPU."""
+    """Plot errors of the kept pixels, uncertainty by distance from borders, calibration, and PAvPU."""
     size = next(int(name.split(" = ")[1]) for name in found if name.startswith("MCBN, all"))
     shown = [SOFTMAX, TEMPERATURE, published(FIRST, size), centred("all layers", size), DROPOUT, ENSEMBLE]
     colours = (style.BLACK, style.GREEN, style.SKY, style.BLUE, style.ORANGE, style.VERMILION)
@@ -73,13 +73,15 @@ def draw(found: dict[str, dict[str, Any]]) -> Axes:
     calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
     recall.set(
         xlabel="threshold of entropy, from least to greatest",
-        ylabel="share that is uncertain",
+        ylabel="fraction that is uncertain",
         title="Inaccurate patches",
     )
     classes.set_yticks(range(len(CAMVID_CLASSES)), CAMVID_CLASSES)
-    classes.set(xlabel="ECE of pixels that are said to be of a class", title="Calibration by class")
+    classes.set(xlabel="ECE of pixels predicted to be of a class", title="Calibration by class")
     kept.set(
-        xlabel="share of pixels kept, least entropy first", ylabel="share of errors", title="Errors of the pixels kept"
+        xlabel="fraction of pixels kept, lowest entropy first",
+        ylabel="fraction of errors",
+        title="Errors of the kept pixels",
     )
     distance.set_xticks(range(len(BINS)), BINS)
     distance.set(
@@ -97,7 +99,7 @@ def draw(found: dict[str, dict[str, Any]]) -> Axes:
 
 
 def draw_frame(setup: Setup, frame: int, *, photos: bool) -> Figure:
-    """Draw one frame's maps by several methods, epistemic and aleatoric uncertainty each under one scale."""
+    """Plot one image's maps by several methods, with common scales for epistemic and aleatoric uncertainty."""
     size, large = setup.preset.sizes
     shown = [
         SOFTMAX,
@@ -124,4 +126,4 @@ def draw_frame(setup: Setup, frame: int, *, photos: bool) -> Figure:
             )
             for uncertainty in ("mutual_information", "expected_entropy")
         ]
-    return draw_maps(maps, title="Uncertainty should lie on borders and on mistakes")
+    return draw_maps(maps, title="Uncertainty should be high at borders and at errors")

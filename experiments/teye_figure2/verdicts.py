@@ -1,17 +1,17 @@
-"""What the MCBN paper says about its maps, with a verdict each, and questions that it leaves open.
+"""The MCBN paper's claims about its maps, with a verdict each, and questions that it leaves open.
 
-The rules were written before our numbers were looked at. Differences are means over test frames, with their standard
-errors (s.e.) over frames; frames of a sequence are seconds apart and somewhat alike, so that these are too small rather
-than too large. A frame's AUROC says how well uncertainty tells its wrong pixels from its right ones.
+The rules were written before our results were known. Differences are means over test images, with their standard errors
+(s.e.) over images. Images of a sequence are seconds apart and similar, so these errors are too small rather than too
+large. An image's AUROC says how well uncertainty separates its wrong pixels from its correct ones.
 
-- Maps are "reasonable" where the mean AUROC of mutual information is above .7 beyond two s.e.; partly where it is above
-  .5 beyond two s.e.
-- Uncertainty is "high at boundaries" where pixels at most 2 from another class have more than twice the mutual information of
-  those more than 8 away; partly where they have more.
-- Error grows with uncertainty where each tenth of the pixels, ordered by mutual information, has a higher share of errors
-  than the one before; partly where at least seven of nine steps go up.
-- One thing is better than another where the difference is positive beyond two s.e.; partly where it is positive.
-- Where the paper says nothing, things are better, worse, or there is no telling within two s.e.
+- Maps are "reasonable" if the mean AUROC of mutual information is above 0.7 by more than two s.e.; partly if it is
+  above 0.5 by more than two s.e.
+- Uncertainty is "high at boundaries" if pixels at most 2 from another class have more than twice the mutual information
+  of those more than 8 away; partly if they have more.
+- Error grows with uncertainty if each tenth of the pixels, ordered by mutual information, has a higher fraction of
+  errors than the one before; partly if at least seven of nine steps go up.
+- One method is better than another if the difference is positive by more than two s.e.; partly if it is positive.
+- If the paper says nothing, the verdict is better, worse, or no significant difference (within two s.e.).
 """
 
 from __future__ import annotations
@@ -47,9 +47,9 @@ class Claim:
     """A claim of the paper, or a question that it leaves open.
 
     Args:
-        words: What is claimed or asked.
-        seen: What was found.
-        verdict: Whether it holds, or, where the paper says nothing, what is so.
+        words: The claim or question.
+        seen: Our result.
+        verdict: Whether the claim holds, or the answer to the question.
     """
 
     words: str
@@ -58,7 +58,7 @@ class Claim:
 
 
 def claims(found: dict[str, dict[str, Any]]) -> list[Claim]:
-    """Return the paper's claims, and beneath them what it leaves open."""
+    """Return the paper's claims, followed by the questions that it leaves open."""
     small, large = _sizes(found)
     paper = published(FIRST, small)
     told = [_reasonable(found[paper]), _at_boundaries(found[paper]), _grows(found[paper])]
@@ -85,7 +85,7 @@ def claims(found: dict[str, dict[str, Any]]) -> list[Claim]:
 
 
 def _sizes(found: dict[str, Any]) -> tuple[int, int]:
-    """Return the batch sizes that MCBN was fitted with."""
+    """Return the batch sizes of the fitted MCBN posteriors."""
     sizes = [int(name.split(" = ")[1]) for name in found if name.startswith(published(FIRST, 0)[:-1])]
     return sizes[0], sizes[1]
 
@@ -133,7 +133,7 @@ def _asked_likelihood(found: dict[str, Any], one: str, other: str) -> Claim:
 
 
 def _asked_errors(found: dict[str, Any], one: str, other: str) -> Claim:
-    """Ask by the entropy, which a softmax has too."""
+    """Compare errors found by entropy, which a softmax also has."""
     mean, error = paired(_frames(found[one], ALL), _frames(found[other], ALL))
     words = f"errors found by entropy: {one} against {other}"
     return Claim(words, f"AUROC {_with_error(mean, error, '+')}", _told(mean, error))

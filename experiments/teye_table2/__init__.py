@@ -1,11 +1,10 @@
 """Table 2 of the MCBN paper: the log likelihood of MCBN on CIFAR-10 by number of samples, on a ResNet-32.
 
-Beside the table, with a verdict for each of its cells (`verdicts.py`), what the same network scores when it is asked
-otherwise (`methods.py`), and what each way costs in passes of the network. Networks (`networks.py`) are the given one,
-and such as were trained here. What networks gave is kept (`gathering.py`), so that the same command goes on where it
-was.
+In addition to the table, with a verdict for each of its cells (`verdicts.py`), other methods are scored on the same
+network (`methods.py`), with their cost in forward passes. Networks (`networks.py`) are the published one and networks
+trained here. Outputs of networks are stored (`gathering.py`), so an interrupted command continues.
 
-The paper's network is not ours: it is a pre-activation ResNet-32 with leaky units, trained with M = 32; the given one
+The paper's network differs: it is a pre-activation ResNet-32 with leaky units, trained with M = 32. The published one
 has neither, and was trained with M = 128.
 """
 
@@ -39,7 +38,7 @@ from .verdicts import cells, claims
 
 
 class Size(StrEnum):
-    """How much is measured."""
+    """How much to measure."""
 
     quick = "quick"
     given = "given"
@@ -49,24 +48,26 @@ class Size(StrEnum):
 def main(
     preset: Annotated[
         Size,
-        typer.Option(help="A short look; the given network on 2,000 test images; or that and trained ones on 10,000."),
+        typer.Option(
+            help="A short test; the published network on 2,000 test images; or that and trained ones on 10,000."
+        ),
     ] = Size.quick,
-    networks: Annotated[Path | None, typer.Option(help="Folder with networks that were trained here.")] = None,
-    peers: Annotated[Path | None, typer.Option(help="Folder with what `make bench-peers` predicted.")] = None,
-    kept: Annotated[Path | None, typer.Option(help="Folder for outputs of networks; by default in --out.")] = None,
+    networks: Annotated[Path | None, typer.Option(help="Folder of networks that were trained here.")] = None,
+    peers: Annotated[Path | None, typer.Option(help="Folder of predictions that `make bench-peers` wrote.")] = None,
+    kept: Annotated[Path | None, typer.Option(help="Folder for outputs of networks. [default: in --out]")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
-    """Table 2 of the MCBN paper: log likelihood on CIFAR-10 by samples, and what else passes could buy.
+    """Reproduce table 2 of the MCBN paper: log likelihood on CIFAR-10 by samples, and other methods.
 
-    What is there is not computed again. Needs the data folder.
+    Existing outputs are not computed again. Needs the data folder.
 
     \b
     python -m experiments teye-table2 --preset quick --out out
     """
     chosen, where = PRESETS[preset], fastest(device)
     if chosen.trained and networks is None:
-        raise UsageError(f"--networks: none was given; the preset {preset} needs a folder with trained networks.")
+        raise UsageError(f"--networks is missing. The preset {preset} needs a folder with trained networks.")
     gathering = Gathering(kept or out / "teye_table2_outputs", show_progress)
     found = list(measure(chosen, trained_networks(networks, where), peers, gathering, where))
     show_progress("")
@@ -81,7 +82,7 @@ def main(
 def measure(
     preset: Preset, trained: TrainedNetworks, peers: Path | None, gathering: Gathering, device: str
 ) -> Iterator[dict[str, Any]]:
-    """Yield what every network scores, as plain values."""
+    """Yield the scores of every network as plain values."""
     images = read_images(preset, device)
     networks: dict[str, nn.Module] = {GIVEN: given_network().to(device)}
     if preset.trained:
@@ -110,7 +111,7 @@ def measure(
 
 
 def read_images(preset: Preset, device: str) -> Images:
-    """Return the images that a preset asks for."""
+    """Return the images of a preset."""
     train, _ = load_cifar10("train", preset.train_images)
     test, labels = load_cifar10("test", preset.images)
     x, y = to_network_input(test).to(device), torch.as_tensor(labels).to(device)

@@ -1,7 +1,7 @@
-"""Outputs of networks for many images, gathered part by part: what is there is not computed again.
+"""Compute outputs of networks for many images part by part; existing parts are not computed again.
 
-Every part is a file that is written whole or not at all, so that an interrupted run goes on where it was. Its name says
-what it is made of: the network, the posterior, the images, how it was asked.
+Every part is a file that is written atomically, so an interrupted run continues. Its name identifies the network, the
+posterior, the images and the engine.
 """
 
 from __future__ import annotations
@@ -22,19 +22,19 @@ from bayesnorm.posterior import Posterior
 
 FILE_FORMAT = "bayesnorm-outputs"
 PART = 100
-"""Images of a part: some seconds to half a minute of one core under 128 samples."""
+"""Images of a part: with 128 samples, half a minute at most on one core."""
 
 NOT_DRAWN = ("components", "sensitivities", "training_batches")
-"""Parts of a posterior that no draw depends on; some are there only once they were looked for."""
+"""Parts of a posterior that no sample depends on; some are only computed on demand."""
 
 
 @dataclass(frozen=True)
 class Gathering:
-    """Where outputs are kept.
+    """Where outputs are stored.
 
     Args:
-        folder: The folder; made if it is not there.
-        progress: Called with a line about what is being computed.
+        folder: The folder; created if needed.
+        progress: Called with a line about the current work.
     """
 
     folder: Path
@@ -46,11 +46,11 @@ class Gathering:
         """Return outputs (samples, images, *out) on the CPU.
 
         Args:
-            posterior: What is asked; its network and its tensors belong to a part's name.
+            posterior: The posterior; its network and its tensors determine a part's name.
             images: The images, on the network's device.
-            how: How it is asked, in words that no other way has: engine, samples, seed.
-            ask: Gives the outputs (samples, batch, *out) of some images.
-            name: What progress calls it.
+            how: A unique description of the computation: engine, samples, seed.
+            ask: Returns the outputs (samples, batch, *out) of some images.
+            name: The name in progress messages.
         """
         parts = []
         for start in range(0, len(images), PART):
@@ -60,7 +60,7 @@ class Gathering:
         return torch.cat(parts, 1)
 
     def kept(self, posterior: Posterior, images: Tensor, how: str, compute: Callable[[], Tensor], line: str) -> Tensor:
-        """Return what is kept of a posterior and some images, or compute it now; `line` then goes to progress."""
+        """Return the stored result of a posterior and some images, or compute it now; `line` then goes to progress."""
         self.folder.mkdir(parents=True, exist_ok=True)
         made_of = fingerprint(tensors_of(posterior.model) | _drawn(posterior.tensors(), " "))
         settings = f"{how} {posterior.likelihood} {sorted(_drawn(posterior.config()).items())}"
@@ -83,5 +83,5 @@ def fingerprint(tensors: Mapping[str, Tensor]) -> str:
 
 
 def _drawn(parts: Mapping[str, Any], prefix: str = "") -> dict[str, Any]:
-    """Return those parts of a posterior that samples depend on, under names that begin with `prefix`."""
+    """Return those parts of a posterior that samples depend on, with names that begin with `prefix`."""
     return {f"{prefix}{name}": part for name, part in parts.items() if name.partition(".")[0] not in NOT_DRAWN}

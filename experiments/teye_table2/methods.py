@@ -1,9 +1,10 @@
-"""Every way to predict with one trained network: what it gives for all images, and what it costs in passes.
+"""Predict with one trained network by all methods, and measure their cost in forward passes.
 
-A pass is one run of the whole network, and a method that runs it once per draw costs its samples. What does otherwise
-(derivatives, late layers) has its time measured in turns with that of a pass over the same images.
-Where something is chosen, it is chosen on other images than those it is used on: images of even number on those of odd
-number, and the other way round.
+A method that runs the network once per sample costs as many forward passes as samples. Other methods (derivatives, late
+layers) are timed in turns with a forward pass over the same images.
+
+Choices are made on other images than those they are used on: images with even numbers use those with odd numbers, and
+vice versa.
 """
 
 from __future__ import annotations
@@ -32,17 +33,17 @@ PUBLISHED, UNAUGMENTED = "MCBN as published, batches as in training", "MCBN, bat
 MCBN, MCBN_TEMPERATURE = "MCBN", "MCBN, temperature"
 TIMED_IMAGES, REPEATS = 64, 5
 CHOOSING_IMAGES, CHOOSING_DRAWS = 500, 32
-"""What an effective batch size is chosen on."""
+"""Score that chooses an effective batch size."""
 
 
 @dataclass(frozen=True, eq=False)
 class Predicted:
-    """What a method gives.
+    """The predictions of a method.
 
     Args:
         method: Its name.
-        outputs: Logits under every draw, (samples, images, classes); log probabilities are such, too.
-        passes: What one of the samples costs, in passes.
+        outputs: Logits under every sample, (samples, images, classes), or log probabilities.
+        passes: Cost of one sample, in forward passes.
         whole: Whether only all samples together are a prediction.
     """
 
@@ -54,12 +55,12 @@ class Predicted:
 
 @dataclass(frozen=True, eq=False)
 class Images:
-    """Images as the network takes them, on its device.
+    """Images as network input, on the network's device.
 
     Args:
-        train: Training images as they are.
-        augmented: The same as training showed them, cropped and mirrored at random.
-        test: Those that are scored.
+        train: Training images without augmentation.
+        augmented: The same images as in training, randomly cropped and mirrored.
+        test: The scored images.
         labels: Their labels.
     """
 
@@ -70,7 +71,7 @@ class Images:
 
 
 def batchnorm_methods(preset: Preset) -> dict[str, tuple[BatchNormMethod, int]]:
-    """Return methods over batch statistics by name, and how many samples each gets."""
+    """Return methods over batch statistics by name, and their numbers of samples."""
     states = preset.states
     return {
         PUBLISHED: (bn.MCBN(BATCH_SIZE, states, center="batch"), preset.samples),
@@ -83,7 +84,7 @@ def batchnorm_methods(preset: Preset) -> dict[str, tuple[BatchNormMethod, int]]:
 
 
 def predict_all(network: nn.Module, images: Images, preset: Preset, gathering: Gathering) -> list[Predicted]:
-    """Return what every method gives that needs no other network than this one."""
+    """Return the predictions of every method that needs only this network."""
     likelihood = bn.Categorical()
     point = bn.deterministic(network, likelihood)
     one = gathering.outputs(point, images.test, "point", lambda x: point.executable.point(x)[None], SOFTMAX)
@@ -108,7 +109,7 @@ def drawn(gathering: Gathering, posterior: Posterior, x: Tensor, samples: int, n
 
 
 def tempered(outputs: Tensor, labels: Tensor) -> Tensor:
-    """Return outputs divided by the temperature that suits the other half of the images best."""
+    """Return outputs divided by the temperature that is best for the other half of the images."""
     likelihood, y = bn.Categorical(), labels.cpu()
     found = torch.empty_like(outputs)
     for own, other in halves(len(y)):
@@ -122,7 +123,7 @@ def tempered(outputs: Tensor, labels: Tensor) -> Tensor:
 
 
 def halves(count: int) -> list[tuple[Tensor, Tensor]]:
-    """Return numbers of images, and those of the other half, for both halves."""
+    """Return indices of images, and those of the other half, for both halves."""
     even, odd = torch.arange(0, count, 2), torch.arange(1, count, 2)
     return [(even, odd), (odd, even)]
 
@@ -147,7 +148,7 @@ def _delta(gathering: Gathering, posterior: BatchNormPosterior, images: Images) 
 
 
 def _late(gathering: Gathering, posterior: BatchNormPosterior, images: Images, layers: int, samples: int) -> Predicted:
-    """Draw the last layers alone, at the effective batch size that suits images of the other half best."""
+    """Sample only the last layers, at the effective batch size that is best for the other half of the images."""
     name = f"last {layers} layers" if layers > 1 else "last layer"
     late, x, y = posterior.at_layers(layers), images.test, images.labels
     parts, places = [], []
@@ -168,7 +169,7 @@ def _late(gathering: Gathering, posterior: BatchNormPosterior, images: Images, l
 
 
 def measured_passes(posterior: Posterior, predict: Callable[[Posterior, Tensor], object], x: Tensor) -> float:
-    """Return the time of a prediction over that of one pass over the same images, the two taken in turns."""
+    """Return the time of a prediction divided by that of one forward pass over the same images, timed in turns."""
     x = x[:TIMED_IMAGES]
 
     def seconds(call: Callable[[], object]) -> float:

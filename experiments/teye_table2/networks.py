@@ -1,8 +1,8 @@
-"""The networks: one whose weights are given, and such as were trained here.
+"""The networks: one with published weights, and networks trained here.
 
-Networks that were trained here lie in one folder, as `python -m experiments train-image teye-resnet32` leaves them.
-Those with dropout are for MC dropout; the others, in the order of their files, are the members of a deep ensemble, and
-the first of them is the network of the table.
+Networks trained here are in one folder, as `python -m experiments train-image teye-resnet32` writes them. Those with
+dropout are for MC dropout. The others, in the order of their files, are the members of a deep ensemble, and the first
+of them is the network of the table.
 """
 
 from __future__ import annotations
@@ -33,7 +33,7 @@ class TrainedNetworks:
     """Networks that were trained here.
 
     Args:
-        members: Networks without dropout, each from other initial weights.
+        members: Networks without dropout, each with other initial weights.
         dropped: One that was trained with dropout, or None.
     """
 
@@ -41,7 +41,7 @@ class TrainedNetworks:
     dropped: nn.Module | None = None
 
     def predict(self, images: Images, preset: Preset, gathering: Gathering) -> tuple[list[Predicted], list[str]]:
-        """Return what these networks give, together or with dropout, and lines about what is missing."""
+        """Return the predictions of these networks as an ensemble and with dropout, and messages about missing ones."""
         likelihood, found, missing = bn.Categorical(), list[Predicted](), list[str]()
         if self.dropped is None:
             missing.append("MC dropout: no network that was trained with dropout is there")
@@ -64,7 +64,7 @@ def given_network() -> nn.Module:
 
 
 def trained_networks(folder: Path | None, device: str) -> TrainedNetworks:
-    """Return the networks of a folder, or none where there is no folder."""
+    """Return the networks of a folder, or none without a folder."""
     if folder is None:
         return TrainedNetworks()
     members, dropped = list[nn.Module](), list[nn.Module]()
@@ -76,6 +76,6 @@ def trained_networks(folder: Path | None, device: str) -> TrainedNetworks:
             (dropped if recipe.dropout else members).append(network)
     if not members:
         raise UsageError(
-            f"--networks: {folder} holds no {NETWORK} without dropout; what train-image {NETWORK} writes would work."
+            f"--networks: {folder} has no {NETWORK} without dropout. Run train-image {NETWORK} to make one."
         )
     return TrainedNetworks(members, dropped[0] if dropped else None)

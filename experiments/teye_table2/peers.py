@@ -1,7 +1,7 @@
-"""Predictions of other libraries, which live in environments of their own and leave them in files.
+"""Predictions of other libraries, which run in separate environments and write files.
 
 `make bench-peers ARGS="--only laplace --predictions FOLDER"` writes them, and `teye-table2 --peers FOLDER` scores them
-on its own images, where they are of the same network.
+on its own images, if they are of the same network.
 """
 
 from __future__ import annotations
@@ -24,12 +24,12 @@ SUFFIX = ".predictions"
 
 
 def write_predictions(folder: Path, network: nn.Module, images: Tensor, probs: Tensor, told: dict[str, Any]) -> None:
-    """Write class probabilities of test images, one file for each method.
+    """Write class probabilities of test images, one file per method.
 
     Args:
-        folder: The folder; made if it is not there.
-        network: What the method was given.
-        images: Numbers of the test images, (images,).
+        folder: The folder; created if needed.
+        network: The network that the method used.
+        images: Indices of the test images, (images,).
         probs: Their class probabilities, (images, classes).
         told: "method", its name; "passes", the cost of a prediction; "versions", releases by library.
     """
@@ -40,12 +40,12 @@ def write_predictions(folder: Path, network: nn.Module, images: Tensor, probs: T
 
 
 def read_predictions(folder: Path, network: nn.Module, images: int) -> tuple[list[Predicted], list[str]]:
-    """Return what other libraries predict for the first test images, and lines about files that were left out.
+    """Return other libraries' predictions for the first test images, and messages about files that were left out.
 
     Args:
-        folder: Where `write_predictions` wrote.
+        folder: The folder of `write_predictions`.
         network: Files of other networks are left out.
-        images: So are those that do not have all of the first so many test images.
+        images: Files that lack some of this many first test images are left out.
     """
     found, left_out = [], []
     for path in sorted(folder.glob(f"*{SUFFIX}")):
@@ -63,6 +63,6 @@ def read_predictions(folder: Path, network: nn.Module, images: int) -> tuple[lis
 
 
 def _with_version(method: str, versions: dict[str, str], **_: Any) -> str:
-    """Return the name of a method, with the release of the library that its name begins with."""
+    """Return the name of a method, with the version of the library that its name begins with."""
     library = max((name for name in versions if method.startswith(name)), key=len, default="")
     return method.replace(library, f"{library} {versions[library]}", 1) if library else method

@@ -1,4 +1,4 @@
-"""How much is measured."""
+"""How much to measure."""
 
 from __future__ import annotations
 
@@ -10,18 +10,18 @@ BATCH_SIZE = 32
 
 @dataclass(frozen=True)
 class Preset:
-    """How much is measured.
+    """How much to measure.
 
     Args:
-        train_images: The first so many training images are what posteriors are fitted on.
-        images: The first so many test images are scored.
-        samples: T of MCBN as published goes up to this power of two.
-        centred_samples: That of MCBN about the running statistics up to this one.
-        other_samples: That of other methods that draw all layers up to this one.
-        late_samples: Samples of late layers, by how many of the last layers are drawn.
-        states: Batches whose statistics a posterior keeps.
+        train_images: Number of training images for posteriors, the first ones.
+        images: Number of scored test images, the first ones.
+        samples: Largest T of MCBN as published, a power of two.
+        centred_samples: Largest T of MCBN centred on the running statistics.
+        other_samples: Largest T of other methods that sample all layers.
+        late_samples: Samples of late layers, by the number of sampled last layers.
+        states: Number of batches whose statistics a posterior keeps.
         rank: Directions of `SigmaPoints`.
-        trained: Whether networks that were trained here are looked at beside the given one.
+        trained: Whether to include networks that were trained here.
     """
 
     train_images: int = 5000

@@ -24,12 +24,12 @@ class Score:
 
     Args:
         method: Its name.
-        samples: T.
-        passes: What a prediction costs.
-        nll: Negative log likelihood of every image, a mean over predictions that share no draw; (images,).
-        accuracy: Share of images that are classified as they should be, a mean over the same.
+        samples: T, the number of samples.
+        passes: Cost of a prediction, in forward passes.
+        nll: Negative log likelihood of every image, a mean over predictions that share no sample; (images,).
+        accuracy: Fraction of correctly classified images, a mean over the same.
         first: The mean of the first prediction alone.
-        spread: Standard deviation of the predictions' means; None where there is one only.
+        spread: Standard deviation of the predictions' means; None if there is only one.
     """
 
     method: str
@@ -42,12 +42,12 @@ class Score:
 
     @property
     def mean(self) -> float:
-        """The NLL."""
+        """Return the mean NLL."""
         return float(self.nll.mean())
 
     @property
     def standard_error(self) -> float:
-        """Its standard error over images."""
+        """Return its standard error over images."""
         return standard_error(self.nll)
 
     def gain_over(self, other: Score) -> tuple[float, float]:
@@ -88,7 +88,7 @@ class Scores:
 
 
 def score_all(predicted: Sequence[Predicted], labels: Tensor) -> Scores:
-    """Score what methods gave."""
+    """Return the scores of all predictions."""
     return Scores([_score(one, samples, labels.cpu()) for one in predicted for samples in numbers_of_samples(one)])
 
 

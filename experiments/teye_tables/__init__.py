@@ -1,24 +1,24 @@
-"""Tables 1 and 4 to 11 of the MCBN paper (Teye, Azizpour, Smith 2018): our results beside its own.
+"""Compare tables 1 and 4 to 11 of the MCBN paper (Teye, Azizpour, Smith 2018) with our results.
 
     python -m experiments teye-table6          # prints table 6
-    python -m experiments teye-verdicts        # prints what all tables come to
+    python -m experiments teye-verdicts        # prints a summary of all tables
 
 Needs the rows of `python -m experiments uci --preset paper --device cuda`, by default in results/uci_paper.csv.
 
-How the two are compared. A run is one split and one seed, 25 in all; errors are std / sqrt(runs), as in the paper. Its
-runs share five test sets, so that both errors and p-values are more hopeful than independent runs would make them, in
-the paper and here. "same" means: within two standard errors of the difference, sqrt(ours^2 + theirs^2), once half a
-unit of the paper's last printed digit is taken off (it prints 0.04 for whatever lies between 0.035 and 0.045).
+Method of comparison. A run is one split and one seed, 25 in all; errors are std / sqrt(runs), as in the paper. The runs
+share five test sets, so both errors and p-values are smaller than for independent runs, in the paper and here. "same"
+means: within two standard errors of the difference, sqrt(ours^2 + theirs^2), after subtracting half a unit of the
+paper's last printed digit (it prints 0.04 for everything between 0.035 and 0.045).
 
-What the paper's tables say of themselves that does not fit:
+Inconsistencies in the paper's tables:
 
-- The p-values of tables 4 and 5 follow from their means and standard errors by a two-sided t-test over 25 runs, but
-  not for 10 of MNF's 16 (boston, concrete, energy, kin8nm and yacht, in both tables), and not for MCBN's CRPS on
-  protein, printed "2.77-12" (2.77E-19 would fit). Yacht's PLL of MCDO has .197 where .198 would be right.
-- Table 1 marks MCBN's PLL on power with two stars; p = .0272 in table 5 is one. Its MNF column has 0.53 (kin8nm) and
-  0.94 (wine) for CRPS and -0.87 (power) for PLL, where tables 4 and 5 have 0.52, 0.93 and -0.86.
+- The p-values of tables 4 and 5 follow from their means and standard errors by a two-sided t-test over 25 runs. The
+  exceptions are 10 of MNF's 16 (boston, concrete, energy, kin8nm and yacht, in both tables), and MCBN's CRPS on
+  protein, printed "2.77-12" (2.77E-19 would fit). Yacht's PLL of MCDO is printed as 0.197, but should be 0.198.
+- Table 1 marks MCBN's PLL on power with two stars, but p = 0.0272 in table 5 gives one. Its MNF column has 0.53
+  (kin8nm) and 0.94 (wine) for CRPS and -0.87 (power) for PLL, where tables 4 and 5 have 0.52, 0.93 and -0.86.
 - M = 128 with T = 100 is in tables 8 and 9 and again in 10 and 11, with other numbers: energy's CRPS 11.1 and 4.2, its
-  PLL -14.5 and -30.5, concrete's PLL 0.0 and 7.1. They have no standard errors; so much they vary.
+  PLL -14.5 and -30.5, concrete's PLL 0.0 and 7.1. The tables give no standard errors, but this shows the variation.
 - The text calls tables 4 to 11 "Appendix Tables 2 to 9".
 """
 

@@ -1,4 +1,4 @@
-"""The reproduction as a whole: what all tables together say of it."""
+"""Summarise all tables: which of the paper's claims are reproduced."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ from .rows import Run, main_runs, runs_of, scores
 LEVEL = 0.05
 CHOSEN_SIZE = "MCBN M' by CRPS"
 SIZE_BY_CRPS = "MCBN, M of training by CRPS"
-"""MCBN at the training batch size of the least cross-validated CRPS; the paper takes that of the least RMSE."""
+"""MCBN at the training batch size with the lowest cross-validated CRPS; the paper uses that with the lowest RMSE."""
 HARD_SETS = ("concrete", "yacht")
 """The sets where the paper's CRPS and PLL disagree about MCBN."""
 
 
 def verdicts(rows: Iterable[Mapping[str, Any]]) -> str:
-    """Say in words which of the paper's claims hold on which sets.
+    """Return a text that says which of the paper's claims hold on which sets.
 
     Args:
         rows: Results, one row per run and method; see `compare`.
@@ -37,14 +37,14 @@ def verdicts(rows: Iterable[Mapping[str, Any]]) -> str:
     lines += _at_or_below("raw CRPS at or below the paper's plus two standard errors", _against_dropout(rows))
     lines += [
         "",
-        "PLL where the paper's scores disagree, our precision chosen by CRPS, as in the paper, and by PLL",
+        "PLL where the paper's scores disagree, with our precision chosen by CRPS, as in the paper, and by PLL",
     ]
     lines += _hard_sets(rows)
     return "\n".join(part for line in lines for part in wrapped(line) or [""])
 
 
 def _at_or_below(claim: str, cells: Sequence[Cell]) -> list[str]:
-    """Say on which sets a claim holds: by the paper's own standard errors, and by the looser readings."""
+    """Return on which sets a claim holds: by the paper's standard errors, and by looser criteria."""
     found = [cell for cell in cells if cell.ours is not None]
     holds = [cell for cell in found if cell.within_two_errors]
     looser = [cell for cell in found if cell not in holds and cell.verdict in ("same", "better")]
@@ -60,7 +60,7 @@ def _at_or_below(claim: str, cells: Sequence[Cell]) -> list[str]:
 
 
 def _significant(cells: Sequence[Cell]) -> list[str]:
-    """Say for each method on how many sets its score is significantly above 0."""
+    """Return for each method on how many sets its score is significantly above 0."""
     lines = []
     for method in dict.fromkeys(cell.method for cell in cells):
         those = [cell for cell in cells if cell.method == method]
@@ -72,7 +72,7 @@ def _significant(cells: Sequence[Cell]) -> list[str]:
 
 
 def _signs(found: Sequence[tuple[str, float | None, float | None]]) -> str:
-    """Say on how many sets a mean is significantly above 0, and where it is not."""
+    """Return on how many sets a mean is significantly above 0, and where it is not."""
     tested = [(name, mean, p) for name, mean, p in found if mean is not None and p is not None]
     if not tested:
         return "no results"
@@ -85,7 +85,7 @@ def _signs(found: Sequence[tuple[str, float | None, float | None]]) -> str:
 
 
 def _size_by_crps(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
-    """Return cells of MCBN with M chosen by CRPS, beside M' chosen so; none where rows do not tell."""
+    """Return cells of MCBN with M chosen by CRPS, and with M' chosen by CRPS; empty if rows do not have them."""
     runs = [run for run in main_runs(runs_of(rows)) if run.method == "MCBN" and run.cv_crps is not None]
     best: dict[tuple[str, int], tuple[float, float]] = {}
     for run in runs:
@@ -102,7 +102,7 @@ def _rank(run: Run) -> tuple[float, float]:
 
 
 def _against_dropout(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
-    """Compare the CRPS of MCBN with M' chosen with that of the paper's MC dropout."""
+    """Compare the CRPS of MCBN with chosen M' with that of the paper's MC dropout."""
     runs = [run for run in main_runs(runs_of(rows)) if run.chosen]
     return [
         make_cell(
@@ -113,7 +113,7 @@ def _against_dropout(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
 
 
 def _hard_sets(rows: Sequence[Mapping[str, Any]]) -> list[str]:
-    """Say what PLL is on `HARD_SETS`, with the precision chosen by CRPS and by PLL."""
+    """Return PLL on `HARD_SETS`, with the precision chosen by CRPS and by PLL."""
     cells = {(cell.dataset, cell.method, cell.metric): cell for table in (5, 6) for cell in compare(table, rows)}
     lines = []
     for dataset in HARD_SETS:

@@ -1,4 +1,4 @@
-"""Cells of the tables: our mean over runs beside the paper's, and which is better."""
+"""Compute the cells of the tables: our mean over runs, the paper's number, and which is better."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ CONSTANT_METHODS = ("CUBN", "CUDO")
 """The zero of the normalised scores, with the mean prediction of MCBN and of MC dropout."""
 
 PASSES, PAPER_RUNS = 100, 15
-"""Samples of tables 8 and 9, and runs behind each number of tables 8 to 11: 3 splits of 5 seeds."""
+"""Samples of tables 8 and 9, and runs for each number of tables 8 to 11: 3 splits with 5 seeds."""
 FIXED_SIZE = 128
 """Batch size of tables 10 and 11."""
 
@@ -64,10 +64,10 @@ class Cell:
         our_p: P-value of a two-sided t-test against 0, for normalised scores.
         runs: Number of runs.
         theirs: The paper's mean.
-        their_error: Its standard error, None where it prints none.
+        their_error: Its standard error; None if it is not printed.
         their_p: Its p-value.
         verdict: Verdict on ours: "better", "same" (within two standard errors of the difference), "worse", or "-".
-        setting: What the cell was measured under, in tables 8 to 11: "M = 32", "T = 50".
+        setting: The setting of the cell, in tables 8 to 11: "M = 32", "T = 50".
     """
 
     dataset: str
@@ -85,22 +85,22 @@ class Cell:
 
     @property
     def within_two_errors(self) -> bool:
-        """Whether ours is on the good side of the paper's mean plus (CRPS, RMSE) or less (PLL) two standard errors."""
+        """Return whether ours is at least as good as the paper's mean with a tolerance of two standard errors."""
         if self.ours is None or self.theirs is None or self.their_error is None:
             return False
         return gain(self.metric, self.ours, self.theirs) >= -2 * self.their_error
 
 
 def compare(table: int, rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
-    """Return all cells of a table: the paper's methods on all sets, then methods of ours that it does not have.
+    """Return all cells of a table: the paper's methods on all sets, then our other methods.
 
-    Tables 1 and 4 to 7 take the rows that cross-validation chose. Tables 8 and 9 take MCBN at every batch size: with
-    `PASSES` samples at a size that has rows whose column `passes` says so, else the benchmark's own. Tables 10 and 11
-    take MCBN at a batch size of 128 and need that column. In tables 8 to 11 the paper prints no standard error; there,
-    its runs are taken to vary as ours do.
+    Tables 1 and 4 to 7 use the rows that cross-validation chose. Tables 8 and 9 use MCBN at every batch size: with
+    `PASSES` samples if the column `passes` has such rows, otherwise with the benchmark's own number. Tables 10 and 11
+    use MCBN at a batch size of 128 and need that column. In tables 8 to 11 the paper prints no standard errors, so its
+    runs are assumed to vary as ours do.
 
     Args:
-        table: A number out of `TABLES`.
+        table: A number from `TABLES`.
         rows: Results, one row per run and method; see `python -m experiments uci`.
     """
     if table not in TABLES:
@@ -128,7 +128,7 @@ def compare(table: int, rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
 
 
 def paper_fact(table: int, dataset: str, method: str, metric: str) -> Fact | None:
-    """Return the paper's cell for our names of method and metric, or None; table 1 has those of tables 4 and 5."""
+    """Return the paper's cell for our names of method and metric, or None; table 1 uses those of tables 4 and 5."""
     printed = metric.removesuffix("_own")
     if table == 1:
         table = 4 if printed == "normalised_crps" else 5
@@ -139,7 +139,7 @@ def paper_fact(table: int, dataset: str, method: str, metric: str) -> Fact | Non
 def make_cell(
     dataset: str, method: str, metric: str, values: Sequence[float], theirs: Fact | None, setting: str = ""
 ) -> Cell:
-    """Summarise our runs and compare them with a number of the paper, whatever method that is of.
+    """Summarise our runs and compare them with a number of the paper, of any method.
 
     Args:
         dataset: Name of the set.
@@ -147,7 +147,7 @@ def make_cell(
         metric: Our name of the score.
         values: Our scores, one per run.
         theirs: The paper's cell, if it has one.
-        setting: What the cell was measured under; see `Cell`.
+        setting: The setting of the cell; see `Cell`.
     """
     mean, error, p_value = _summary(values, test=metric.startswith("normalised"))
     verdict = "-"
@@ -173,12 +173,12 @@ def make_cell(
 
 
 def gain(metric: str, ours: float, theirs: float) -> float:
-    """Return by how much ours is better."""
+    """Return how much better ours is."""
     return theirs - ours if metric in ("crps", "rmse") else ours - theirs
 
 
 def decimals(table: int) -> int:
-    """Return the number of digits behind the point that the paper prints."""
+    """Return the number of decimals that the paper prints."""
     return 1 if table >= 8 else 2
 
 
@@ -191,7 +191,7 @@ def _verdict(better_by: float, error: float, digits: int) -> str:
 
 
 def _summary(values: Sequence[float], test: bool) -> tuple[float | None, float | None, float | None]:
-    """Return mean, standard error and, if asked for, the p-value of a t-test against 0."""
+    """Return mean, standard error and, if requested, the p-value of a t-test against 0."""
     if not values:
         return None, None, None
     if not all(map(math.isfinite, values)):

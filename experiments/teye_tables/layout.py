@@ -1,4 +1,4 @@
-"""Tables as text and as Markdown."""
+"""Format tables as text and as Markdown."""
 
 from __future__ import annotations
 
@@ -26,23 +26,25 @@ NAMES = {
     "pll_own": "PLL†",
     "normalised_pll_own": "PLL† %",
 }
-OWN = "†: our precision chosen by PLL; all others, and the paper's, by CRPS."
-STARS = "Two-sided t-test against 0 over the runs: * p <= .05, ** .01, *** .001, **** .0001; a negative mean is worse."
+OWN = "†: our precision is chosen by PLL; all others, and the paper's, by CRPS."
+STARS = (
+    "Two-sided t-test against 0 over the runs: * p <= 0.05, ** 0.01, *** 0.001, **** 0.0001; a negative mean is worse."
+)
 VERDICTS = "Verdict on ours: same = within two standard errors of the difference (and half of the paper's last digit)."
-ASSUMED = "The paper prints no standard errors here; its 15 runs are taken to vary as ours do."
+ASSUMED = "The paper prints no standard errors here; its 15 runs are assumed to vary as ours do."
 OVER_SIZES = (
-    "Ours: weight decay and epochs chosen anew for every M, and the benchmark's own T where no rows are of T = 100; "
-    "the paper kept them fixed, and took T = 100."
+    "Ours: weight decay and epochs are chosen separately for every M, and T is the benchmark's own where there are "
+    "no rows with T = 100; the paper kept them fixed, with T = 100."
 )
 NOTES: dict[int, tuple[str, ...]] = {
     1: (
-        "The paper's numbers are those of its tables 4 and 5; its table 1 has ** for MCBN's PLL on power, and for MNF "
-        "0.53 (kin8nm) and 0.94 (wine) for CRPS and -0.87 (power) for PLL.",
+        "The paper's numbers are from its tables 4 and 5. Its table 1 differs: ** for MCBN's PLL on power; for MNF, "
+        "CRPS 0.53 (kin8nm) and 0.94 (wine) and PLL -0.87 (power).",
     ),
     8: (OVER_SIZES,),
     9: (OVER_SIZES,),
-    10: ("Ours are rows of M = 128 with a column `passes`, where there are any.",),
-    11: ("Ours are rows of M = 128 with a column `passes`, where there are any.",),
+    10: ("Ours are rows with M = 128 and a column `passes`, if there are any.",),
+    11: ("Ours are rows with M = 128 and a column `passes`, if there are any.",),
 }
 
 
@@ -52,8 +54,8 @@ class Section:
 
     Args:
         title: Title above it, or nothing.
-        columns: Head of each column; the first is for names.
-        rows: Rows of as many texts as there are columns.
+        columns: Header of each column; the first is for names.
+        rows: Rows with as many texts as there are columns.
     """
 
     title: str
@@ -61,7 +63,7 @@ class Section:
     rows: tuple[tuple[str, ...], ...]
 
     def text(self) -> list[str]:
-        """Return aligned lines; numbers end in one line, whatever stars follow them."""
+        """Return aligned lines; numbers are aligned with and without stars."""
         widths = [max(len(line[i]) for line in (self.columns, *self.rows)) for i in range(len(self.columns))]
         lines = [self.title] if self.title else []
         for line in (self.columns, *self.rows):
@@ -83,14 +85,14 @@ def render(
     store: Store | str | os.PathLike[str] | None = None,
     experiment: str | None = None,
 ) -> str:
-    """Return a table as text, at most 120 wide: ours, the paper's, a verdict for each cell, and counts.
+    """Return a table as text, at most 120 wide: our and the paper's numbers, a verdict for each cell, and counts.
 
     Args:
-        table: A number out of `TABLES`.
-        rows_path: CSV file of our results; by default results/uci_paper.csv. A JSON object beside it, of the same name
-            with .json, is printed under the title.
+        table: A number from `TABLES`.
+        rows_path: CSV file of our results; by default results/uci_paper.csv. A JSON object in a file of the same name
+            with .json is printed under the title.
         store: A `experiments.bench.Store`, or its path, to read them from instead.
-        experiment: Name of the run in the store, where that holds several.
+        experiment: Name of the run in the store, if that has several.
     """
     rows = read_rows(rows_path, store, experiment)
     head = "" if store is not None else header_text(rows_path or ROWS)
@@ -109,7 +111,7 @@ def markdown(table: int, rows: Iterable[Mapping[str, Any]]) -> str:
     """Return a table as Markdown, with its counts and notes.
 
     Args:
-        table: A number out of `TABLES`.
+        table: A number from `TABLES`.
         rows: Results, one row per run and method; see `compare`.
     """
     rows = list(rows)
@@ -135,7 +137,7 @@ def sections(table: int, cells: Sequence[Cell]) -> list[Section]:
 
 
 def counts(cells: Sequence[Cell]) -> list[str]:
-    """Say how often ours is better, the same, worse, and how often within two of the paper's standard errors."""
+    """Return how often ours is better, the same, worse, and how often within two of the paper's standard errors."""
     found = []
     kinds = dict.fromkeys((cell.method, cell.metric) for cell in cells if cell.theirs is not None)
     for method, metric in kinds:
@@ -148,14 +150,14 @@ def counts(cells: Sequence[Cell]) -> list[str]:
         missing = f", missing {len(those) - len(judged)}" if len(judged) < len(those) else ""
         line = f"{method}, {NAMES[metric]}: {tally}{missing} of {len(those)} cells"
         if judged[0].their_error is not None:
-            side = "below the paper's plus" if metric in ("crps", "rmse") else "above the paper's less"
+            side = "below the paper's plus" if metric in ("crps", "rmse") else "above the paper's minus"
             line += f"; at or {side} two of its standard errors on {sum(c.within_two_errors for c in those)}"
         found.append(line + ".")
     return found
 
 
 def notes(table: int, cells: Sequence[Cell]) -> list[str]:
-    """Return what a reader must know to read a table."""
+    """Return the notes that are needed to read a table."""
     found = [VERDICTS]
     if table in (1, 4, 5):
         found.append(STARS)
@@ -173,14 +175,14 @@ def ours_shown(cell: Cell, error: bool = True) -> str:
 
 
 def theirs_shown(cell: Cell, error: bool = True) -> str:
-    """Return the paper's number as it prints it; stars are those of its p-value."""
+    """Return the paper's number as printed; stars are those of its p-value."""
     if cell.theirs is None:
         return f"-{_room(cell.metric)}"
     return _number(cell.theirs, cell.their_error if error else None, decimals(4)) + _mark(cell, cell.their_p)
 
 
 def _digits(cell: Cell) -> int:
-    """Return how many digits to show: one more than the paper, two more for small CRPS and RMSE, fewer for large."""
+    """Return the number of digits: one more than in the paper, two more for small CRPS and RMSE, fewer for large."""
     size = abs(cell.ours or 0.0)
     if size < 0.1 and cell.metric in ("crps", "rmse"):
         return 4
@@ -197,7 +199,7 @@ def _mark(cell: Cell, p_value: float | None) -> str:
 
 
 def _side_by_side(table: int, method: str, cells: Sequence[Cell]) -> Section:
-    """Lay out a method of the paper: sets down, and for each score ours, theirs and the verdict."""
+    """Lay out a method of the paper: one row per set; for each score our number, the paper's and the verdict."""
     metrics = [metric for metric in METRICS[table] if any(cell.metric == metric for cell in cells)]
     columns = ["", *(head for metric in metrics for head in _heads(metric)), "runs"]
     rows = []
@@ -221,12 +223,12 @@ def _heads(metric: str) -> tuple[str, ...]:
 
 
 def _room(metric: str) -> str:
-    """Return the space that stars take, so that numbers stand below each other with and without them."""
+    """Return the space for stars, so that numbers are aligned with and without them."""
     return " " * 5 if metric.startswith("normalised") else ""
 
 
 def _ours_alone(table: int, metric: str, cells: Sequence[Cell]) -> list[Section]:
-    """Lay out methods that the paper has not: sets across, in two halves to stay within the width."""
+    """Lay out methods that are not in the paper: one column per set, in two halves to limit the width."""
     methods = list(dict.fromkeys(cell.method for cell in cells))
     value = {(cell.method, cell.dataset): ours_shown(cell, error=table != 1) for cell in cells}
     shown = [name for name in UCI_SETS if any(cell.runs for cell in cells if cell.dataset == name)]
@@ -240,7 +242,7 @@ def _ours_alone(table: int, metric: str, cells: Sequence[Cell]) -> list[Section]
 
 
 def _over_settings(table: int, cells: Sequence[Cell]) -> Section:
-    """Lay out tables 8 to 11: settings across, and three lines for each set."""
+    """Lay out tables 8 to 11: one column per setting, and three lines for each set."""
     settings = list(dict.fromkeys(cell.setting for cell in cells))
     at = {(cell.dataset, cell.setting): cell for cell in cells}
     rows = []
@@ -265,5 +267,5 @@ def _origin(rows: Sequence[Mapping[str, Any]]) -> str:
 
 
 def wrapped(text: str) -> list[str]:
-    """Part a long line into several of at most `WIDTH`."""
+    """Return a long line split into lines of at most `WIDTH`."""
     return textwrap.wrap(text, WIDTH, subsequent_indent="  ", break_on_hyphens=False)

@@ -15,9 +15,11 @@ from .cells import TABLES
 from .layout import render
 from .rows import read_rows
 
-RowsFile = Annotated[Path | None, typer.Option("--rows", help="Our results as CSV; by default results/uci_paper.csv.")]
-StoreFile = Annotated[Path | None, typer.Option("--store", help="Take them from this store of `uci` instead.")]
-Experiment = Annotated[str | None, typer.Option(help="The name of the run in the store, where that holds several.")]
+RowsFile = Annotated[
+    Path | None, typer.Option("--rows", help="CSV file of our results. [default: results/uci_paper.csv]")
+]
+StoreFile = Annotated[Path | None, typer.Option("--store", help="Read the results from this store of `uci` instead.")]
+Experiment = Annotated[str | None, typer.Option(help="The name of the run, if the store has several.")]
 
 
 def _table_command(number: int) -> Callable[..., None]:
@@ -39,7 +41,7 @@ def _table_command(number: int) -> Callable[..., None]:
 
 
 def _print_verdicts(rows: RowsFile = None, store: StoreFile = None, experiment: Experiment = None) -> None:
-    """What the tables of the MCBN paper come to: which of its claims hold on which sets.
+    """Summarise the tables of the MCBN paper: which of its claims hold on which sets.
 
     \b
     python -m experiments teye-verdicts
@@ -51,7 +53,7 @@ def _print_verdicts(rows: RowsFile = None, store: StoreFile = None, experiment: 
 
 def _require_one_source(rows: Path | None, store: Path | None) -> None:
     if rows is not None and store is not None:
-        raise UsageError("--rows and --store were given; one of them would work.")
+        raise UsageError("--rows and --store were both given. Pass only one of them.")
 
 
 COMMANDS: dict[str, Callable[..., None]] = {

@@ -1,4 +1,4 @@
-"""Our results: read from a file or a store, and sorted into runs."""
+"""Read our results from a file or a store, and sort them into runs."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from ..uci.results import EXPERIMENT, ROWS, RUNS, rows as benchmark_rows
 COMMAND = "python -m experiments uci --preset paper --device cuda"
 EXPORT = "`python -m experiments export`"
 SCORES = ("rmse", "crps", "pll", "normalised_crps", "normalised_pll", "pll_own", "normalised_pll_own")
-"""Columns with a number per run; "_own" is with the precision that cross-validated PLL chose, the others by CRPS."""
+"""Columns with one number per run; for "_own" cross-validated PLL chose the precision, for the others CRPS."""
 BY_NUMBER = ("bn", "dropout")
 """Families of networks whose setting is a number."""
 
@@ -31,13 +31,13 @@ class Run:
     Args:
         dataset: Name of the set.
         method: Our name of the method.
-        setting: Training batch size, or dropout probability; None where there is none.
+        setting: Training batch size, or dropout probability; None without a setting.
         split: Number of the split.
         seed: Seed of the training.
-        chosen: Whether cross-validation picked `setting` for this method on this split.
-        passes: Number of samples, where rows say so.
-        cv_crps: Cross-validated CRPS of `setting` on this split, where rows say so.
-        scores: The scores of `SCORES` that there are.
+        chosen: Whether cross-validation chose `setting` for this method on this split.
+        passes: Number of samples, if the rows have it.
+        cv_crps: Cross-validated CRPS of `setting` on this split, if the rows have it.
+        scores: The available scores of `SCORES`.
     """
 
     dataset: str
@@ -56,29 +56,29 @@ def read_rows(
     store: Store | str | os.PathLike[str] | None = None,
     experiment: str | None = None,
 ) -> list[dict[str, Any]]:
-    """Read rows of the benchmark from a CSV file or from a store.
+    """Return rows of the benchmark from a CSV file or from a store.
 
     Args:
         rows_path: A CSV file with a header; by default `ROWS`.
-        store: Read this instead: a `Store`, or the path of one that exists.
-        experiment: Name of the run in the store; needed where there are several.
+        store: Read this instead: a `Store`, or the path of an existing one.
+        experiment: Name of the run in the store; needed if there are several.
     """
     if store is None:
         path = Path(rows_path or ROWS)
         if not path.is_file():
-            raise BayesNormError(f"rows_path: {path} is not there; `{COMMAND}` and {EXPORT} make it.")
+            raise BayesNormError(f"rows_path: {path} does not exist. Run `{COMMAND}` and {EXPORT} to create it.")
         try:
-            with path.open(encoding="utf-8-sig", newline="") as file:  # programs for tables put a mark before the text
+            with path.open(encoding="utf-8-sig", newline="") as file:  # spreadsheet programs add a byte-order mark
                 rows: list[dict[str, Any]] = list(csv.DictReader(file))
         except (UnicodeDecodeError, csv.Error) as error:
             raise BayesNormError(
-                f"rows_path: {path} is no CSV file ({error}); `{COMMAND}` and {EXPORT} make one."
+                f"rows_path: {path} is not a CSV file ({error}). Run `{COMMAND}` and {EXPORT} to create one."
             ) from None
         if not rows:
-            raise BayesNormError(f"rows_path: {path} holds no rows; `{COMMAND}` and {EXPORT} make them.")
+            raise BayesNormError(f"rows_path: {path} has no rows. Run `{COMMAND}` and {EXPORT} to create them.")
         return rows
     if rows_path is not None:
-        raise BayesNormError("rows_path, store: both were given; one of them would work.")
+        raise BayesNormError("rows_path and store were both given. Pass only one of them.")
     if isinstance(store, Store):
         return _stored_rows(store, experiment)
     with open_store(store) as opened:
@@ -86,46 +86,50 @@ def read_rows(
 
 
 def read_header(rows_path: str | os.PathLike[str]) -> dict[str, Any] | None:
-    """Return the JSON object beside a CSV file of rows, or None where there is none."""
+    """Return the JSON object next to a CSV file of rows, or None if there is none."""
     path = Path(rows_path).with_suffix(".json")
     if not path.is_file():
         return None
     try:
         head = json.loads(path.read_text(encoding="utf-8"))
     except ValueError as error:
-        raise BayesNormError(f"rows_path: {path} beside it is no JSON ({error}); remove it or mend it.") from None
+        raise BayesNormError(
+            f"rows_path: the file {path} next to it is not JSON ({error}). Remove or repair it."
+        ) from None
     if not isinstance(head, dict):
-        raise BayesNormError(f"rows_path: {path} beside it holds {type(head).__name__}; a JSON object would work.")
+        raise BayesNormError(
+            f"rows_path: the file {path} next to it must contain a JSON object, got {type(head).__name__}."
+        )
     return head
 
 
 def header_text(rows_path: str | os.PathLike[str]) -> str:
-    """Return what the rows were made on in one line, or nothing where no JSON file says so."""
+    """Return the machine and settings of the rows in one line, or nothing without a JSON file."""
     head = read_header(rows_path) or {}
-    head.pop("preset", None)  # rows name it themselves
+    head.pop("preset", None)  # the rows contain it
     return ", ".join(_flat(head))
 
 
 def runs_of(rows: Iterable[Mapping[str, Any]]) -> list[Run]:
-    """Return rows as typed runs, in order; refuse rows of several presets, whose means would say nothing."""
+    """Return rows as typed runs, in order; refuse rows of several presets, whose means are meaningless."""
     rows = list(rows)
     presets = sorted({str(row.get("preset") or "") for row in rows})
     if len(presets) > 1:
-        raise BayesNormError(f"rows: hold the presets {', '.join(map(repr, presets))}; those of one would work.")
+        raise BayesNormError(f"rows have the presets {', '.join(map(repr, presets))}. Pass rows of one preset.")
     return [_run(row) for row in rows]
 
 
 def main_runs(runs: Sequence[Run]) -> list[Run]:
-    """Return the runs of the benchmark itself: those that do not say their samples, or else those of most samples."""
+    """Return the runs of the benchmark itself: those without a number of samples, or else with the most samples."""
     most = max((run.passes or 0 for run in runs), default=0)
     unsaid = any(run.passes is None for run in runs)
     return [run for run in runs if run.passes is None or (not unsaid and run.passes == most)]
 
 
 def scores(runs: Iterable[Run], dataset: str, method: str, score: str) -> list[float]:
-    """Return a score of a method on a set, a number per split and seed that has one; refuse a run that is there twice.
+    """Return a score of a method on a set, one number per split and seed; refuse a run that occurs twice.
 
-    A number that is no number (NaN) stays among the others, so that no failed run goes unseen, unless all are.
+    NaN stays among the numbers, so that failed runs are visible, unless all are NaN.
     """
     found: dict[tuple[int, int], float | None] = {}
     for run in runs:
@@ -133,7 +137,7 @@ def scores(runs: Iterable[Run], dataset: str, method: str, score: str) -> list[f
             continue
         if (run.split, run.seed) in found:
             raise BayesNormError(
-                f"rows: {method} on {dataset}, split {run.split}, seed {run.seed} is there twice; each once would work."
+                f"rows: {method} on {dataset}, split {run.split}, seed {run.seed} occurs twice. Pass each run once."
             )
         found[run.split, run.seed] = run.scores.get(score)
     values = [value for _, value in sorted(found.items()) if value is not None]
@@ -141,12 +145,12 @@ def scores(runs: Iterable[Run], dataset: str, method: str, score: str) -> list[f
 
 
 def _stored_rows(store: Store, experiment: str | None) -> list[dict[str, Any]]:
-    # The benchmark keeps the time that runs took beside their results.
+    # The benchmark stores the times of runs with their results.
     known = [name for name in store.experiments() if not (name.startswith(EXPERIMENT) and name.endswith(RUNS))]
     name = known[0] if experiment is None and len(known) == 1 else experiment
     if name not in known:
         raise BayesNormError(
-            f"experiment: {name!r} was given; {store.path} holds {', '.join(map(repr, known)) or 'none'}."
+            f"experiment must be one of {', '.join(map(repr, known)) or 'none'} in {store.path}, got {name!r}."
         )
     if str(name).startswith(EXPERIMENT):
         return benchmark_rows(store, str(name).removeprefix(EXPERIMENT))
@@ -154,11 +158,11 @@ def _stored_rows(store: Store, experiment: str | None) -> list[dict[str, Any]]:
 
 
 def _run(row: Mapping[str, Any]) -> Run:
-    """Return a row as a typed run, or refuse it where it lacks what every run has."""
+    """Return a row as a typed run, or refuse it if it lacks required columns."""
     missing = [name for name in ("dataset", "method", "split", "seed", "chosen") if row.get(name) in (None, "")]
     if missing:
         raise BayesNormError(
-            f"rows: one has no {', '.join(missing)}, only {', '.join(row)}; `{COMMAND}` writes such rows."
+            f"rows: one has no {', '.join(missing)}, only {', '.join(row)}. Use rows that `{COMMAND}` writes."
         )
     chosen, passes = _number(row, "chosen"), _number(row, "passes")
     found = {name: _number(row, name) for name in SCORES}
@@ -176,7 +180,7 @@ def _run(row: Mapping[str, Any]) -> Run:
 
 
 def _number(row: Mapping[str, Any], name: str) -> float | None:
-    """Return a row's number, or None where it has none."""
+    """Return a number of a row, or None if it has none."""
     value = row.get(name)
     if value is None or value == "":
         return None
@@ -185,11 +189,11 @@ def _number(row: Mapping[str, Any], name: str) -> float | None:
     try:
         return float(value)
     except (TypeError, ValueError):
-        raise BayesNormError(f"rows: {name} is {value!r}; a number, or nothing, would work.") from None
+        raise BayesNormError(f"rows: {name} must be a number or empty, got {value!r}.") from None
 
 
 def _flat(head: Mapping[str, Any]) -> Iterator[str]:
-    """Yield names and values of a header; lists and tables of more than plain values are left out."""
+    """Yield names and values of a header; lists and tables of other than plain values are left out."""
     for name, value in head.items():
         if isinstance(value, Mapping):
             yield f"{name.replace('_', ' ')} ({', '.join(_flat(value))})"

@@ -1,4 +1,4 @@
-"""Ways to ask trained networks: what they said is kept, or only its mean."""
+"""Run trained networks with stored outputs, or with stored means only."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ P = TypeVar("P", bound=Posterior)
 
 
 class _Kept:
-    """Runs what it wraps once for the same states and rows, so that several scores of them cost one run.
+    """Runs an executable once for the same states and rows, so that several scores cost one run.
 
     Args:
         executable: Runs the networks.
-        whole: Whether the outputs of all samples are wanted; else their moments are taken without holding them.
+        whole: Whether the outputs of all samples are needed; otherwise only moments are computed.
     """
 
     def __init__(self, executable: Any, whole: bool) -> None:
@@ -55,7 +55,7 @@ class _Kept:
 
 
 class _MeanOnly(_Kept):
-    """Gives the mean over samples as the only draw: what the network would say without its uncertainty."""
+    """Gives the mean over samples as the only sample: the prediction without epistemic uncertainty."""
 
     def run(self, states: State | None, x: Any, **options: Any) -> Tensor:
         return self.executable.run(states, x, **options).mean(0, keepdim=True)
@@ -66,7 +66,7 @@ class _MeanOnly(_Kept):
 
 
 def _same(kept: tuple[Any, ...], states: State | None, x: Any) -> bool:
-    """Whether what is kept is of these states and rows; a posterior under another likelihood samples the same anew."""
+    """Return whether the stored outputs are of these states and rows, which other likelihoods sample again."""
     before = kept[0]
     if kept[1] is not x or before is None or states is None:
         return kept[1] is x and before is states
@@ -74,11 +74,11 @@ def _same(kept: tuple[Any, ...], states: State | None, x: Any) -> bool:
 
 
 def keeping(posterior: P, whole: bool) -> P:
-    """Return the posterior over networks whose latest outputs, or only their moments, are kept in double precision."""
+    """Return the posterior over networks that stores its latest outputs, or only moments, in double precision."""
     return dataclasses.replace(posterior, executable=_Kept(posterior.executable, whole))  # type: ignore[arg-type]
 
 
 def without_uncertainty(posterior: P) -> P:
-    """Return a posterior that `keeping` gave with its outputs' mean in their place: constant uncertainty about it."""
+    """Return a posterior from `keeping` with the mean of its outputs instead: constant uncertainty."""
     executable = _MeanOnly(posterior.executable, whole=True)
     return dataclasses.replace(posterior, executable=executable)  # type: ignore[arg-type]

@@ -1,4 +1,4 @@
-"""`python -m experiments uci`: the regression benchmark of the MCBN paper, and more."""
+"""`python -m experiments uci`: run the regression benchmark of the MCBN paper, and more methods."""
 
 from __future__ import annotations
 
@@ -22,33 +22,37 @@ from ..options import Device
 
 
 class RunnerName(StrEnum):
-    """Who computes."""
+    """What computes the units."""
 
     local = "local"
     ray = "ray"
 
 
 def main(
-    preset: Annotated[str, typer.Option(help="How much: quick, or paper for all that the MCBN paper has.")] = "quick",
+    preset: Annotated[
+        str, typer.Option(help="How much to run: quick, or paper for everything in the MCBN paper.")
+    ] = "quick",
     sets: Annotated[list[str] | None, typer.Option("--set", help="Only this set; may be repeated.")] = None,
     methods: Annotated[list[str] | None, typer.Option("--method", help="Only this method; may be repeated.")] = None,
-    runner: Annotated[RunnerName, typer.Option(help="This machine's cores, or a Ray cluster.")] = RunnerName.local,
-    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster; without, a new local one.")] = None,
-    workers: Annotated[int | None, typer.Option(min=0, help="Units at once; without, one per --threads cores.")] = None,
-    threads: Annotated[int, typer.Option(min=1, help="Threads of each unit.")] = 1,
-    device: Annotated[Device, typer.Option(help="Where networks are trained.")] = Device.cpu,
-    store: Annotated[Path, typer.Option(help="The file with the results; made if it is not there.")] = DEFAULT_STORE,
+    runner: Annotated[RunnerName, typer.Option(help="Use this machine's cores, or a Ray cluster.")] = RunnerName.local,
+    address: Annotated[str | None, typer.Option(help="Address of the Ray cluster. [default: a new local one]")] = None,
+    workers: Annotated[
+        int | None, typer.Option(min=0, help="Number of units at once. [default: one per --threads cores]")
+    ] = None,
+    threads: Annotated[int, typer.Option(min=1, help="Number of threads of each unit.")] = 1,
+    device: Annotated[Device, typer.Option(help="Device for training.")] = Device.cpu,
+    store: Annotated[Path, typer.Option(help="The file with the results; created if needed.")] = DEFAULT_STORE,
 ) -> None:
     """Train and score every method on UCI regression sets; needs the sets in a data folder.
 
-    Results are in the store as soon as they are there: stop at any time, the same command goes on where it was.
+    Each result is stored as soon as it is computed. You can stop at any time; the same command continues.
 
     \b
     python -m experiments uci --preset quick --set yacht --set boston
     python -m experiments uci --preset paper --runner ray --device cuda --store paper.sqlite
     """
     if address is not None and runner is not RunnerName.ray:
-        raise UsageError("--address: was given without --runner ray; both would work.")
+        raise UsageError("--address needs --runner ray. Pass both, or neither.")
     require_known("--preset", [preset], uci.PRESETS)
     require_known("--set", sets or (), UCI_SETS)
     require_known("--method", methods or (), uci.METHODS)
@@ -57,16 +61,18 @@ def main(
         started, missing = time.perf_counter(), len(opened.missing(units))
         try:
             tally = _run(units, opened, runner, address, workers, threads)
-        finally:  # a run that was interrupted took its time too
+        finally:  # an interrupted run took time too
             if finished := missing - len(opened.missing(units)):
                 seconds = time.perf_counter() - started
                 uci.note_run(opened, preset, seconds=seconds, workers=workers, finished=finished)
-        note(f"{tally.kept} were there, {tally.finished} finished, {tally.failed} failed; all are in {store}")
+        note(f"{tally.kept} existed, {tally.finished} finished, {tally.failed} failed; results are in {store}")
         if tally.kept + tally.finished:
             print(uci.summary(opened, preset))
     if tally.failed:
         look = f"python -m experiments show {shlex.quote(str(store))} --experiment {units[0].experiment}"
-        raise BayesNormError(f"{tally.failed} units failed; `{look}` says why, and the same command tries them again.")
+        raise BayesNormError(
+            f"{tally.failed} units failed. Run `{look}` to see why. Run the same command again to retry them."
+        )
 
 
 def _run(

@@ -1,4 +1,4 @@
-"""Cross-validation of one setting, a batch size or a dropout rate: all splits, folds and weight decays in one stack."""
+"""Cross-validate one batch size or dropout rate: all splits, folds and weight decays in one stack."""
 
 from __future__ import annotations
 
@@ -21,19 +21,19 @@ from .folds import Data, Fold
 from .presets import Preset
 
 POINT, DRAWN = "point", "drawn"
-"""By whose RMSE hyper-parameters are chosen: the network's own (BN, DO), or its mean's over samples (MCBN, MCDropout)."""
+"""Whose RMSE chooses hyper-parameters: the network's own (BN, DO), or its mean over samples (MCBN, MCDropout)."""
 
 
 @dataclass(frozen=True)
 class Trial:
-    """What one unit of the benchmark is about.
+    """The settings of one unit of the benchmark.
 
     Args:
-        preset: How much is tried.
+        preset: How much to try.
         data: The rows.
         family: "bn" or "dropout".
         value: The batch size, or the dropout rate.
-        device: Where networks are trained.
+        device: Device for training.
     """
 
     preset: Preset
@@ -47,21 +47,21 @@ class Trial:
         return int(self.value) if self.family == "bn" else self.preset.dropout_batch_size
 
     def network(self, seed: int) -> nn.Sequential:
-        """A network with new weights."""
+        """Return a network with new weights."""
         hidden = (self.data.width, self.data.width)
         if self.family == "bn":
             return paper_mlp(self.data.inputs, hidden=hidden, seed=seed)
         return paper_dropout_mlp(self.data.inputs, self.value, hidden=hidden, seed=seed)
 
     def stack(self, seeds: list[int]) -> Stack:
-        """New networks; those of the same seed begin alike."""
+        """Return new networks; those with the same seed start with the same weights."""
         different = list(dict.fromkeys(seeds))
         made = Stack.of([self.network(seed) for seed in different]).to(self.device)
         return made.take(torch.tensor([different.index(seed) for seed in seeds]))
 
     @property
     def method(self) -> MCBN | MCDropout:
-        """The published method of the family."""
+        """Return the published method of the family."""
         if self.family == "bn":
             return MCBN(self.batch_size, states=self.preset.samples, center="batch")
         return MCDropout()
@@ -69,7 +69,7 @@ class Trial:
 
 @dataclass(frozen=True, eq=False)
 class Chosen:
-    """What cross-validation chose for every split by one criterion.
+    """The choice of cross-validation for every split by one criterion.
 
     Args:
         cv_rmse, weight_decay, epochs: Of each split.
@@ -84,12 +84,12 @@ class Chosen:
 
 @dataclass(frozen=True, eq=False)
 class Validated:
-    """What cross-validation of one trial gives.
+    """The result of cross-validation of one trial.
 
     Args:
         chosen: By criterion.
         train, held: Rows of the chosen networks: of the folds of every split.
-        network_steps, seconds: What it took.
+        network_steps, seconds: Its cost.
     """
 
     chosen: dict[str, Chosen]
@@ -118,7 +118,7 @@ def cross_validate(trial: Trial) -> Validated:
             alone = drawn.executable.point(own_held)
         return {POINT: _rmse(alone, own_held), DRAWN: _rmse(mean, own_held)}
 
-    with quick_products(trial.data.width > 64):  # the kernel of wide networks is for those alone
+    with quick_products(trial.data.width > 64):  # the kernel of wide networks is for them only
         history = train_stacked(
             stack,
             placed_train,
@@ -146,14 +146,14 @@ def cross_validate(trial: Trial) -> Validated:
 
 
 def _rmse(f: Tensor, rows: StackedRows) -> Tensor:
-    """Root mean squared error of each network's outputs (E, n, 1), in the target's units."""
+    """Return the root mean squared error of each network's outputs (E, n, 1), in the target's units."""
     return metrics.rmse(Gaussian(missing=True).predictive(f[None]), rows.own_targets, each=1)
 
 
 def _best(
     scores: list[tuple[int, Tensor]], epochs: Tensor, decays: int, splits: int, folds: int
 ) -> list[tuple[int, float]]:
-    """For each split the weight decay, by number, whose folds had the least mean score at their best epoch."""
+    """Return for each split the index of the weight decay with the lowest mean score of its folds."""
     by_epoch = {epoch: values.view(decays, splits, folds).mean(2) for epoch, values in scores}
     at = epochs.view(decays, splits, folds)[:, :, 0]
     found = []
@@ -173,7 +173,7 @@ def _members(decay: int, split: int, trial: Trial) -> Tensor:
 def retrain(
     trial: Trial, folds: list[Fold], seeds: list[int], weight_decay: list[float], epochs: list[int]
 ) -> tuple[Stack, StackedRows, int]:
-    """Networks trained for their own numbers of epochs; their rows, and the steps it took."""
+    """Return networks trained for their own numbers of epochs, their rows, and the number of steps."""
     rows = trial.data.train_rows(folds)
     stack = trial.stack(seeds)
     with quick_products(trial.data.width > 64):
@@ -190,7 +190,7 @@ def retrain(
 
 @contextlib.contextmanager
 def quick_products(allowed: bool = True) -> Iterator[None]:
-    """Products on a GPU's tensor cores with factors rounded to 10 bits, as torch calls "high" precision."""
+    """Use products on a GPU's tensor cores with factors rounded to 10 bits, "high" precision in torch."""
     before = torch.get_float32_matmul_precision()
     try:
         if allowed:
@@ -201,9 +201,9 @@ def quick_products(allowed: bool = True) -> Iterator[None]:
 
 
 def settings_for(preset: Preset, data: Data, family: str) -> list[float]:
-    """Batch sizes or dropout rates that are tried on a set.
+    """Return the batch sizes or dropout rates to try on a set.
 
-    Batches as large as a fold's training rows are refused: all would be the same, and MCBN without uncertainty.
+    Batches as large as a fold's training rows are left out: all would be equal, and MCBN without uncertainty.
     """
     if family == "bn":
         return [float(size) for size in preset.batch_sizes if size < data.fewest]

@@ -18,12 +18,12 @@ from .presets import WIDTHS
 
 @dataclass(frozen=True)
 class Fold:
-    """Rows of one split, or of one fold of it, by number.
+    """Rows of one split, or of one fold of it, by index.
 
     Args:
         split: Number of the split.
-        train: Rows that a network learns from, and standardises with.
-        held: Rows that it is scored on: validation rows, or the split's test rows.
+        train: Rows for training, and for standardisation.
+        held: Rows that are scored: validation rows, or the split's test rows.
     """
 
     split: int
@@ -47,23 +47,23 @@ class Data:
 
     @cached_property
     def table(self) -> tuple[Tensor, Tensor]:
-        """x and y in their own units."""
+        """Return x and y in their own units."""
         x, y = load_uci(self.name)
         return torch.from_numpy(x).float(), torch.from_numpy(y).float()
 
     @property
     def inputs(self) -> int:
-        """Number of columns of x."""
+        """Return the number of columns of x."""
         return self.table[0].shape[1]
 
     @property
     def width(self) -> int:
-        """Number of units of a hidden layer."""
+        """Return the number of units of a hidden layer."""
         return WIDTHS.get(self.name, 50)
 
     @cached_property
     def whole(self) -> list[Fold]:
-        """Training and test rows of every split."""
+        """Return training and test rows of every split."""
         found = []
         for split in self.splits:
             train, test = paper_split(len(self.table[0]), split)
@@ -72,7 +72,7 @@ class Data:
 
     @cached_property
     def validated(self) -> list[Fold]:
-        """Folds of the training rows: all of the first split, then those of the next."""
+        """Return the folds of the training rows: all of the first split, then those of the next."""
         found = []
         for whole in self.whole:
             parts = [torch.from_numpy(part) for part in np.array_split(whole.train.numpy(), self.folds)]
@@ -86,11 +86,11 @@ class Data:
         return StackedRows.of(*self.table, [fold.train for fold in folds], standardise=True)
 
     def held_rows(self, folds: list[Fold], train: StackedRows) -> StackedRows:
-        """Return held rows, standardised as the training rows are."""
+        """Return held-out rows, standardised like the training rows."""
         assert train.scales is not None
         return StackedRows.of(*self.table, [fold.held for fold in folds], standardise=train.scales)
 
     @property
     def fewest(self) -> int:
-        """Number of training rows of the smallest fold: a batch must be smaller, or all batches would be the same."""
+        """Return the number of training rows of the smallest fold; a batch must be smaller, so that batches differ."""
         return min(len(fold.train) for fold in self.validated)

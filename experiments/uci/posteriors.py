@@ -1,4 +1,4 @@
-"""The posteriors of the benchmark over the networks of a stack, as the package's methods make them."""
+"""The posteriors of the benchmark over the networks of a stack, made by the package's methods."""
 
 from __future__ import annotations
 
@@ -34,19 +34,18 @@ BY_CRPS, CENTRED_BY_CRPS, BY_ELBO = "MCBN M' by CRPS", "MCBN centred M' by CRPS"
 """MCBN with another effective batch size."""
 
 MULTIPLES = tuple(2.0**k for k in range(-3, 9))
-"""M' / M that are tried."""
+"""Values of M' / M to try."""
 
 ELBO_ROWS = 1000
-"""Training rows, at most, that the likelihood is taken on."""
+"""Most training rows for the likelihood."""
 
 
 def batchnorm_posteriors(
     stack: Stack, rows: StackedRows, batch_size: int, samples: int
 ) -> tuple[dict[str, StackedBatchNormPosterior], UnitMoments]:
-    """Fit the methods over batch-norm statistics, all on the same batches; and the moments of single rows.
+    """Return the posteriors over batch-norm statistics, all from the same batches, and the moments of single rows.
 
-    They lie about the mean of the batch statistics, as published, and `GaussianBN` about the same mean as the others,
-    so that methods differ in nothing but their fluctuations.
+    All are centred on the mean of the batch statistics, as published, so methods differ only in their fluctuations.
     """
     statistics = stacked_statistics(stack, rows, batch_size, samples, seed=0)
     moments = stacked_moments(stack, rows, batch_size, seed=0)
@@ -74,22 +73,22 @@ def elbos(
     precision: Tensor,
     samples: int,
 ) -> Tensor:
-    """ELBO of every network at every M' = M * MULTIPLES, (M', E).
+    """Return the ELBO of every network at every M' = M * MULTIPLES, (M', E).
 
     Args:
-        posterior: MCBN's.
-        rows: Training rows, of which some are looked at.
-        moments: Of single rows, which the central-limit Gaussians come from.
+        posterior: MCBN's posterior.
+        rows: Training rows, of which some are used.
+        moments: Moments of single rows, for the central-limit Gaussians.
         weight_decay: lambda of lambda/2 |W|^2, (E,).
         precision: tau in the target's units, (E,).
-        samples: T.
+        samples: T, the number of samples.
     """
     assert rows.scales is not None
     some, lengths = rows.thinned(ELBO_ROWS), rows.lengths.tolist()
     y, seen = some.own_targets, some.mask.unsqueeze(-1)
-    own_units = precision.cpu() * rows.scales.y_std.flatten().double().cpu().square()  # where weight decay belongs
+    own_units = precision.cpu() * rows.scales.y_std.flatten().double().cpu().square()  # where weight decay applies
     networks = _unit_gaussians(moments)
-    priors = [  # of half of lambda, as the penalty is lambda / 2 |W|^2
+    priors = [  # half of lambda, because the penalty is lambda / 2 |W|^2
         weight_decay_prior(n, float(tau), float(decay) / 2)
         for n, tau, decay in zip(lengths, own_units, weight_decay, strict=True)
     ]
@@ -105,7 +104,7 @@ def elbos(
 
 
 def _unit_gaussians(moments: UnitMoments) -> list[UnitGaussians]:
-    """The central-limit Gaussians of each network's units."""
+    """Return the central-limit Gaussians of each network's units."""
     statistics = moments.statistics
     parts = [
         part.double().cpu()

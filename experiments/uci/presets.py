@@ -1,4 +1,4 @@
-"""How much of the benchmark is run: the paper's protocol, or a short look at it."""
+"""Presets: the paper's protocol, or a short test of it."""
 
 from __future__ import annotations
 
@@ -18,31 +18,31 @@ PRECISIONS = {
     "wine": (0.01, 10.0),
     "yacht": (0.01, 100.0),
 }
-"""The range in which the paper looks for the noise precision of a set, in the target's units."""
+"""The range in which the paper searches the noise precision of a set, in the target's units."""
 
 WIDTHS = {"protein": 100}
-"""Number of units of both hidden layers, where they are not 50."""
+"""Number of units of both hidden layers, if not 50."""
 
 
 @dataclass(frozen=True)
 class Preset:
-    """How much of the benchmark is run.
+    """How much of the benchmark to run.
 
     Args:
-        sets: Data sets that are run unless others are asked for.
+        sets: Data sets that are run by default.
         splits: Train/test splits, by the paper's numbers.
         folds: Number of folds of cross-validation on the training rows.
-        seeds: Seeds of the networks that are trained anew on all training rows of a split.
+        seeds: Seeds of the networks that are retrained on all training rows of a split.
         weight_decays: Values of lambda that cross-validation tries.
         batch_sizes: Batch sizes M of batch-norm networks.
         rates: Rates of dropout networks, whose batches have `dropout_batch_size` rows.
-        epochs: Epochs at most.
+        epochs: Most epochs.
         evaluate_every: Epochs between validation scores.
         patience: Scores without improvement before the folds of a setting stop.
         samples: Number of samples T.
         weight_steps: Steps of Adam of a network whose weights are random (BayesByBackprop, MNF).
         weight_samples: Number of samples T of such a network.
-        fold_seed: Seed of the first fold's networks; the other folds' have those that follow.
+        fold_seed: Seed of the first fold's networks; the next folds have the next seeds.
         dropout_batch_size: Batch size of dropout networks.
     """
 
@@ -96,7 +96,7 @@ PRESETS: dict[str, Preset] = {
 
 
 def preset_named(name: str) -> Preset:
-    """Return a preset, or refuse a name that none has."""
+    """Return a preset, or refuse an unknown name."""
     if name not in PRESETS:
         raise BayesNormError(f"preset must be one of {', '.join(PRESETS)}, got {name!r}.")
     return PRESETS[name]

@@ -1,4 +1,4 @@
-"""Units of the benchmark, and their results put together."""
+"""List the units of the benchmark, and combine their results."""
 
 from __future__ import annotations
 
@@ -41,12 +41,12 @@ METHODS_OF: dict[str, tuple[str, ...]] = {
     "bbb": ("BayesByBackprop",),
     "mnf": ("MNF",),
 }
-"""The methods of each family of networks; all of a family are made of the same networks, in the same units of work."""
+"""The methods of each family of networks; all methods of a family use the same networks, in the same units of work."""
 
 METHODS: tuple[str, ...] = tuple(method for methods in METHODS_OF.values() for method in methods)
 
 BY_POINT = ("BN", "DO", "DeepEnsemble")
-"""Methods whose hyper-parameters the network's own RMSE chooses; that of the mean over samples chooses the others'."""
+"""Methods whose hyper-parameters are chosen by the network's own RMSE; for others, by that of the mean over samples."""
 
 PUBLISHED = ("MCBN", "MCDropout")
 
@@ -61,10 +61,10 @@ ROWS = Path("results") / "uci_paper.csv"
 """Where the committed results of the preset "paper" are, in a checkout."""
 
 EXPERIMENT = "uci-"
-"""How the names of the benchmark's tables in a store begin."""
+"""Prefix of the names of the benchmark's tables in a store."""
 
 RUNS = " runs"
-"""How the name of the table beside it ends, which has the time that runs took."""
+"""Suffix of the name of the table with the times of runs."""
 
 
 def experiment(preset: str) -> str:
@@ -75,13 +75,13 @@ def experiment(preset: str) -> str:
 def units(
     preset: str, *, sets: Sequence[str] | None = None, methods: Sequence[str] | None = None, device: str = "cpu"
 ) -> list[Unit]:
-    """Return what there is to compute, smaller sets first.
+    """Return the units to compute, smaller sets first.
 
     Args:
         preset: "quick" or "paper".
         sets: Names of data sets; None takes the preset's own.
-        methods: Names out of `METHODS`; None takes all. A method brings the others of its family with it.
-        device: Device that stacks of networks are trained on.
+        methods: Names from `METHODS`; None takes all. A method includes the others of its family.
+        device: Device for training stacks of networks.
     """
     chosen = preset_named(preset)
     names = tuple(sets) if sets else chosen.sets
@@ -106,13 +106,13 @@ def units(
 
 
 def note_run(store: Store, preset: str, *, seconds: float, workers: int | None, finished: int) -> None:
-    """Keep how long a run took, beside its results.
+    """Store how long a run took, with its results.
 
     Args:
-        store: Where the results are.
+        store: The store of the results.
         preset: "quick" or "paper".
         seconds: Seconds from its start to its end.
-        workers: Number of units at once; None where that was left to the runner.
+        workers: Number of units at once; None if the runner chose it.
         finished: Number of units that it computed.
     """
     at = datetime.now(UTC).isoformat(timespec="seconds")
@@ -121,7 +121,7 @@ def note_run(store: Store, preset: str, *, seconds: float, workers: int | None, 
 
 
 def rows(store: Store, preset: str) -> list[dict[str, Any]]:
-    """Return one row for each run of each method at each setting; `chosen` where cross-validation chose the setting."""
+    """Return one row for each run of each method at each setting; `chosen` if cross-validation chose the setting."""
     found = []
     for unit in _results(store, preset):
         shared = {name: unit.get(name) for name in ("preset", "dataset", "family", "setting")}
@@ -138,24 +138,24 @@ def rows(store: Store, preset: str) -> list[dict[str, Any]]:
 
 
 def _results(store: Store, preset: str) -> list[dict[str, Any]]:
-    """Return the results of units; one computed on a CPU and on a GPU counts once, as on the GPU, which comes later."""
+    """Return the results of units; if a unit was computed on a CPU and on a GPU, only the GPU's result counts."""
     names = ("dataset", "family", "setting", "split", "seed")
     return list({tuple(unit.get(name) for name in names): unit for unit in store.rows(experiment(preset))}.values())
 
 
 def computed_twice(store: Store, preset: str) -> str:
-    """Return a sentence about units with results of a CPU and of a GPU, or nothing where there are none."""
+    """Return a sentence about units with results of a CPU and of a GPU, or nothing if there are none."""
     count = len(store.rows(experiment(preset))) - len(_results(store, preset))
     return f"Units computed on a CPU and on a GPU: {count}; the GPU's results count." if count else ""
 
 
 def _rank(row: dict[str, Any]) -> tuple[float, float]:
-    """Return a key whose least is chosen: networks that went astray come last, and of the same RMSE one is first."""
+    """Return a key whose minimum is chosen: diverged networks come last, and ties are broken."""
     return math.inf if math.isnan(row["cv_rmse"]) else row["cv_rmse"], row["setting"]
 
 
 def _choice(row: dict[str, Any]) -> tuple[Any, ...]:
-    """Return what one setting is chosen for: all rows of a set, family and split, by the same RMSE."""
+    """Return the group for which one setting is chosen: all rows of a set, family and split, by the same RMSE."""
     return row["dataset"], row["family"], row["split"], row["method"] in BY_POINT
 
 
@@ -169,7 +169,7 @@ def summary(store: Store, preset: str) -> str:
         raise BayesNormError(f"store: {_without(preset)}")
     lines = [
         f"UCI regression, preset {preset}: means over runs ± standard errors. Normalised scores: 0 % is constant",
-        "uncertainty about the method's own means, 100 % the best possible; stars: two-sided t-test against 0.",
+        "uncertainty with the method's own means, 100 % the best possible; stars: two-sided t-test against 0.",
     ]
     for name in sorted(by_set):
         lines += ["", name, f"{'':24} {'runs':>4} {'RMSE':>15} {'CRPS':>15} {'PLL':>15} {'norm. CRPS %':>18} "
@@ -185,7 +185,7 @@ def summary(store: Store, preset: str) -> str:
 def _line(method: str, runs: list[dict[str, Any]]) -> str:
     def shown(column: str, digits: int, stars: bool = False) -> str:
         values = [float(row[column]) for row in runs]
-        if not all(map(math.isfinite, values)):  # some network went astray
+        if not all(map(math.isfinite, values)):  # some network diverged
             return f"{statistics.fmean(values):.{digits}f}"
         marks = f" {significance(values).stars:4}" if stars and len(set(values)) > 1 else ""
         return mean_and_error(values, digits) + marks
@@ -198,17 +198,19 @@ def _line(method: str, runs: list[dict[str, Any]]) -> str:
 
 
 def _without(preset: str) -> str:
-    return f"has no results of the preset {preset!r}; `python -m experiments uci` makes some."
+    return f"has no results of the preset {preset!r}. Run `python -m experiments uci` first."
 
 
 def export(store: Store, preset: str, path: str | os.PathLike[str]) -> None:
-    """Write `rows` as CSV, and beside it, as JSON, what the run took and what its pictures need.
+    """Write `rows` as CSV, and as JSON the cost of the run and the data of its plots.
 
-    Of settings that were not chosen, only the published methods are kept.
+    For settings that were not chosen, only the published methods are written.
     """
     target = Path(path)
     if target.suffix == ".json":
-        raise BayesNormError(f"path: {target} is the name of the JSON file beside the CSV file; *.csv would work.")
+        raise BayesNormError(
+            f"path: {target} is the name of the JSON file that belongs to the CSV file. Use a name that ends in .csv."
+        )
     found = rows(store, preset)
     if not found:
         raise BayesNormError(f"store: {_without(preset)}")
@@ -218,7 +220,7 @@ def export(store: Store, preset: str, path: str | os.PathLike[str]) -> None:
 
 
 def header(store: Store, preset: str) -> dict[str, Any]:
-    """Return hardware, versions and steps of a run, the curves over M', and the points of the pictures of uncertainty."""
+    """Return hardware, versions and steps of a run, the curves over M', and the points of the uncertainty plots."""
     found = _results(store, preset)
     families = list(dict.fromkeys(unit["family"] for unit in found))
     machines = [unit["machine"] or {} for unit in found]
@@ -237,7 +239,7 @@ def header(store: Store, preset: str) -> dict[str, Any]:
             family: round(sum(unit["unit_seconds"] for unit in found if unit["family"] == family))
             for family in families
         },
-        # Runs may have been on several machines at once, so that their sum is nobody's clock.
+        # Runs may have used several machines at once, so their sum is not an elapsed time.
         **({"summed seconds of runs": round(sum(run["wall"] for run in runs))} if runs else {}),
         "runs": [_run(run) for run in runs],
         "curves": [{name: unit[name] for name in ("dataset", "setting", "curve")} for unit in stacks if unit["curve"]],
@@ -255,7 +257,7 @@ def _run(run: dict[str, Any]) -> str:
 
 
 def _pictured(row: dict[str, Any]) -> bool:
-    """Return whether a row is of the first split and of a published method, whose points are kept."""
+    """Return whether a row is of the first split and of a published method, whose points are stored."""
     return row["split"] == 1 and row["method"] in PUBLISHED
 
 

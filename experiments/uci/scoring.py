@@ -1,7 +1,7 @@
-"""Scores of many networks at once, in the target's units, with the noise precision that cross-validation picks.
+"""Score many networks at once, in the target's units, with the noise precision that cross-validation chooses.
 
-Both are the package's own: `calibrate`, with arguments that pin the paper's protocol (its range of precisions, every
-fold counting the same, no other batch size), and `bayesnorm.metrics` with one score for each network.
+Both steps use the package: `calibrate`, with arguments for the paper's protocol (its range of precisions, equal weight
+for every fold, no other batch size), and `bayesnorm.metrics` with one score for each network.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ LEVEL = 0.95
 
 
 def gaussian(precision: Tensor) -> Gaussian:
-    """Noise of each network, (E,), or of one, (), on rows of which shorter lists are padded."""
+    """Return the noise of each network, (E,), or of one, (), on rows with padded lists."""
     if not precision.dim():
         return Gaussian(float(precision), missing=True)
     return Gaussian(tuple(precision.tolist()), axis=0, missing=True)
@@ -34,15 +34,15 @@ def gaussian(precision: Tensor) -> Gaussian:
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A posterior over networks with the rows that it is asked about.
+    """A posterior over networks with the rows to predict.
 
     Args:
         posterior: Over the networks of a stack, or over one network.
         x: The rows; `StackedRows`, or inputs.
         y: Their targets, (E, n, 1) padded with NaN, or (n, 1) for one network.
-        samples: T, how many it is asked for.
-        splits: How many splits the networks are of, each with as many networks.
-        seed: Decides which samples.
+        samples: T, the number of samples.
+        splits: Number of splits, each with as many networks.
+        seed: Determines the samples.
     """
 
     posterior: Posterior
@@ -54,30 +54,30 @@ class Asked:
 
     @classmethod
     def of_stack(cls, posterior: Posterior, rows: StackedRows, samples: int, splits: int, whole: bool = True) -> Asked:
-        """Ask for the outputs of rows whose targets are known, or for their moments alone; they are kept."""
+        """Return predictions of rows with known targets, storing all outputs, or only their moments."""
         return cls(keeping(posterior, whole), rows, rows.own_targets.double(), samples, splits)
 
     @property
     def each(self) -> int:
-        """Leading axes with a score for each entry: that of networks, where there are several."""
+        """Return the number of leading axes with a score for each entry: one if there are several networks."""
         return self.y.dim() - 2
 
     @property
     def networks(self) -> int:
-        """How many predictors there are."""
+        """Return the number of predictors."""
         return len(self.y) if self.each else 1
 
     @property
     def groups(self) -> Tensor | None:
-        """The split of every network; None for one network."""
+        """Return the split of every network; None for one network."""
         return torch.arange(self.splits).repeat_interleave(self.networks // self.splits) if self.each else None
 
     def with_posterior(self, posterior: Posterior) -> Asked:
-        """Ask another posterior about the same rows."""
+        """Return another posterior with the same rows."""
         return Asked(posterior, self.x, self.y, self.samples, self.splits, self.seed)
 
     def constant(self) -> Asked:
-        """Ask for the mean alone."""
+        """Return the mean alone, as a posterior."""
         return self.with_posterior(without_uncertainty(self.posterior))
 
     def predictive(self, precision: Tensor) -> RegressionPredictive:
@@ -86,12 +86,12 @@ class Asked:
         return gaussian(precision).predictive(engine.outputs(self.posterior, self.x, self.seed))
 
     def matched(self, precision: Tensor) -> GaussianPredictive:
-        """Return the Gaussian with the moments of the samples and noise of this precision; no outputs are held."""
+        """Return the Gaussian with the moments of the samples and noise of this precision, without stored outputs."""
         mean, variance = MonteCarlo(self.samples).moments(self.posterior, self.x, self.seed)
         return gaussian(precision).gaussian_predictive(mean, variance)
 
     def calibrated(self, between: tuple[float, float], score: Any = "crps", sizes: Any = False) -> Any:
-        """Choose one precision for each split, and one of several effective batch sizes where these are given."""
+        """Choose one precision for each split, and one of several effective batch sizes if these are given."""
         start = torch.ones(self.networks).double() if self.each else torch.ones(())
         return calibrate(
             self.posterior.with_likelihood(gaussian(start)),
@@ -106,15 +106,15 @@ class Asked:
         )
 
     def best_precision(self, between: tuple[float, float], score: Any = "crps") -> Tensor:
-        """Choose the precision of every split that makes the mean score over its networks least, (splits,)."""
+        """Choose the precision of every split that minimises the mean score over its networks, (splits,)."""
         return self.per_split(1 / self.calibrated(between, score).likelihood.noise)
 
     def per_split(self, values: Tensor) -> Tensor:
-        """Take the number that the networks of a split have in common."""
+        """Return the number that the networks of a split have in common."""
         return values.reshape(self.splits, -1)[:, 0]
 
     def each_network(self, per_split: Tensor) -> Tensor:
-        """Repeat one value of each split for its networks; one network has just its own."""
+        """Return one value of each split, repeated for its networks; one network has only its own."""
         return per_split.repeat_interleave(self.networks // self.splits) if self.each else per_split[0]
 
 
@@ -124,8 +124,8 @@ class Noise:
 
     Args:
         crps, pll: By CRPS, and by the likelihood of the mixture.
-        constant_crps, constant_pll: The same for constant uncertainty about the same means.
-        cv_crps: The CRPS that was reached.
+        constant_crps, constant_pll: The same for constant uncertainty with the same means.
+        cv_crps: The lowest CRPS.
     """
 
     crps: Tensor
@@ -136,12 +136,12 @@ class Noise:
 
     @classmethod
     def chosen(cls, asked: Asked, between: tuple[float, float], by_pll: bool = True) -> Noise:
-        """Choose by predictions for rows that the networks were not trained on.
+        """Choose precisions by predictions for held-out rows.
 
         Args:
             asked: The networks of the folds, and their held-out rows.
-            between: Where the paper looks for the precision.
-            by_pll: Whether to choose by the likelihood too, for which the outputs of all samples are held.
+            between: The paper's search range of the precision.
+            by_pll: Whether to choose by the likelihood too, which stores the outputs of all samples.
         """
         constant = asked.constant()
         precision = asked.best_precision(between)
@@ -156,10 +156,10 @@ class Noise:
 
 
 def scores(asked: Asked, noise: Noise) -> dict[str, Tensor]:
-    """Test scores of networks, (E,) each, with the precisions of their splits.
+    """Return test scores of networks, (E,) each, with the precisions of their splits.
 
-    `pll` and `normalised_pll` use the precision chosen by CRPS, as the paper does; `pll_own` and `normalised_pll_own`
-    one chosen by the likelihood, for the method and for constant uncertainty alike.
+    `pll` and `normalised_pll` use the precision chosen by CRPS, as in the paper. `pll_own` and `normalised_pll_own` use
+    one chosen by the likelihood, both for the method and for constant uncertainty.
     """
     y, each = asked.y, asked.each
     by_crps = asked.each_network(noise.crps)
@@ -185,6 +185,6 @@ def scores(asked: Asked, noise: Noise) -> dict[str, Tensor]:
 
 
 def _variance(asked: Asked, precision: Tensor) -> Tensor:
-    """Constant variances of the networks, of a shape that broadcasts over their predictions."""
+    """Return constant variances of the networks, in a shape that broadcasts over their predictions."""
     variance = 1 / asked.each_network(precision).to(asked.y)
     return variance[:, None, None] if asked.each else variance

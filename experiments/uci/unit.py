@@ -1,8 +1,8 @@
-"""One unit of the benchmark: one data set at one batch size or dropout rate, from cross-validation to test scores.
+"""Compute one unit of the benchmark: one data set at one batch size or dropout rate, from cross-validation to scores.
 
-Every unit goes the whole way, so that units need nothing of each other; which batch size or rate a split would have
-chosen by its cross-validated RMSE is told when results are put together. All posteriors over batch-norm statistics
-share the networks that MCBN's criterion chose, so that they differ in nothing but the posterior.
+Every unit is complete, so units do not depend on each other. The batch size or rate that a split chooses by its
+cross-validated RMSE is determined when results are combined. All posteriors over batch-norm statistics share the
+networks that MCBN's criterion chose, so they differ only in the posterior.
 """
 
 from __future__ import annotations
@@ -35,20 +35,20 @@ from .presets import PRECISIONS, preset_named
 from .scoring import Asked, Noise, scores
 
 NAMES = {"bn": ("BN", "CUBN"), "dropout": ("DO", "CUDO")}
-"""The names, in each family, of the network alone and of constant uncertainty about the published method's mean."""
+"""The names, in each family, of the network alone and of constant uncertainty with the published method's mean."""
 
 PASSES = (2, 5, 10, 25, 50, 100, 250)
-"""T whose scores are kept too, at `PASSES_AT`."""
+"""Further T whose scores are stored, at `PASSES_AT`."""
 
 PASSES_AT = 128
 
 POINTS = 1000
-"""Test rows, at most, whose error and uncertainty are kept for a picture."""
+"""Most test rows whose error and uncertainty are stored for a plot."""
 
 
 @dataclass
 class Networks:
-    """Trained networks with the rows that they were trained on and are asked about."""
+    """Trained networks with their training rows and their test rows."""
 
     stack: Stack
     train: StackedRows
@@ -57,24 +57,24 @@ class Networks:
 
     @classmethod
     def placed(cls, stack: Stack, train: StackedRows, held: StackedRows, splits: int) -> Networks:
-        """Bring rows to where the networks are."""
+        """Return rows on the networks' device."""
         return cls(stack, train.to(stack.device, stack.dtype), held.to(stack.device, stack.dtype), splits)
 
     def asked(self, posterior: Posterior, samples: int) -> Asked:
-        """Ask for the outputs of all samples, which are kept."""
+        """Return predictions with the outputs of all samples stored."""
         return Asked.of_stack(posterior, self.held, samples, self.splits)
 
     def moments(self, posterior: Posterior, samples: int) -> Asked:
-        """Ask for moments over samples alone."""
+        """Return predictions with moments over samples only."""
         return Asked.of_stack(posterior, self.held, samples, self.splits, whole=False)
 
     def point(self) -> Asked:
-        """Ask the networks as they are."""
+        """Return predictions of the deterministic networks."""
         return self.asked(stacked_point(self.stack, self.train, Gaussian()), 1)
 
 
 def run(preset: str, dataset: str, family: str, setting: float, device: str) -> dict[str, Any]:
-    """Rows of results, and what pictures need.
+    """Return rows of results, and the data of plots.
 
     Args:
         preset: Of `PRESETS`.
@@ -101,7 +101,7 @@ def run(preset: str, dataset: str, family: str, setting: float, device: str) -> 
 
 
 class PaperRun:
-    """What `run` does, step by step."""
+    """The steps of `run`."""
 
     def __init__(self, trial: Trial) -> None:
         self.trial, self.data, self.preset = trial, trial.data, trial.preset
@@ -128,11 +128,11 @@ class PaperRun:
             self._dropout(drawn, folds[DRAWN], final[DRAWN])
 
     def folds(self, validated: Validated, chosen: Chosen) -> Networks:
-        """The networks of cross-validation that were chosen."""
+        """Return the chosen networks of cross-validation."""
         return Networks.placed(chosen.stack, validated.train, validated.held, self.splits)
 
     def final(self, chosen: Chosen) -> Networks:
-        """Every split's networks, one for each seed, trained on all its training rows with what was chosen."""
+        """Return every split's networks, one per seed, trained on all its training rows with the chosen settings."""
         folds = [whole for whole in self.data.whole for _ in self.seeds]
         seeds = [seed for _ in self.data.whole for seed in self.seeds]
         decays, epochs = (_repeated(values, len(self.seeds)) for values in (chosen.weight_decay, chosen.epochs))
@@ -164,7 +164,7 @@ class PaperRun:
             calibrated = asked.calibrated(self.between, sizes=[m * self.trial.batch_size for m in MULTIPLES])
             sizes = asked.per_split(calibrated.batch_size)
             self._resized(name, chosen, folds, final, drawn[base], final_drawn[base], sizes)
-        # Noise as if there were no other uncertainty: the precision beside MCBN's samples would depend on the M that is sought.
+        # Noise without other uncertainty: the precision with MCBN's samples would depend on the M to be found.
         precision = published.constant_crps.repeat_interleave(self.preset.folds)
         decays = torch.tensor([decay for decay in chosen.weight_decay for _ in range(self.preset.folds)])
         found = elbos(drawn["MCBN"], folds.train, moments, decays, precision, self.preset.samples)
@@ -183,7 +183,7 @@ class PaperRun:
         final_posterior: StackedBatchNormPosterior,
         sizes: Tensor,
     ) -> None:
-        """Keep scores with an effective batch size of every split's own, (splits,)."""
+        """Add scores with an effective batch size for every split, (splits,)."""
         of_folds, asked = (
             networks.asked(at.at_batch_size(self._spread(sizes, networks)), self.preset.samples)
             for networks, at in ((folds, posterior), (final, final_posterior))
@@ -200,7 +200,7 @@ class PaperRun:
         posterior: StackedBatchNormPosterior,
         final_posterior: StackedBatchNormPosterior,
     ) -> None:
-        """Keep test scores of MCBN at every M', with the precision that cross-validation chooses there."""
+        """Add test scores of MCBN at every M', with the precision that cross-validation chooses there."""
         for multiple in MULTIPLES:
             size = multiple * self.trial.batch_size
             of_folds = folds.moments(posterior.at_batch_size(size), self.preset.samples)
@@ -237,7 +237,7 @@ class PaperRun:
         self._scored("DeepEnsemble", chosen, of_folds, self._together(final.stack, final.train, final.held, members))
 
     def _together(self, stack: Stack, train: StackedRows, held: StackedRows, members: int) -> Asked:
-        """Ask each `members` networks as one predictor."""
+        """Return each `members` networks as one predictor."""
         posterior = StackedEnsemble.of(stack, members, train, Gaussian())
         y = held.take(torch.arange(0, len(stack), members)).own_targets.double()
         return Asked(keeping(posterior, whole=True), held, y, members, self.splits)
@@ -251,14 +251,16 @@ class PaperRun:
         self._beside_constant(chosen, of_folds, asked, noise)
 
     def _scored(self, method: str, chosen: Chosen, of_folds: Asked, asked: Asked) -> Noise:
-        """Keep test scores with the noise that is chosen on the folds' held rows."""
+        """Add test scores with the noise that is chosen on the folds' held-out rows."""
         noise = Noise.chosen(of_folds, self.between)
         self._keep(method, chosen, asked, noise)
         return noise
 
     def _beside_constant(self, chosen: Chosen, of_folds: Asked, asked: Asked, noise: Noise) -> None:
-        """Keep constant uncertainty about the published method's mean; and, for a picture, errors and standard
-        deviations of the first network's test rows, sorted by uncertainty."""
+        """Add scores of constant uncertainty with the published method's mean, and the data of a plot.
+
+        The plot shows errors and standard deviations of the first network's test rows, sorted by uncertainty.
+        """
         _, constant = NAMES[self.trial.family]
         self._scored(constant, chosen, of_folds.constant(), asked.constant())
         predictive = asked.matched(asked.each_network(noise.crps))

@@ -1,8 +1,8 @@
-"""The methods with random weights (BayesByBackprop, MNF): one network for a split and a seed.
+"""Score the methods with random weights (BayesByBackprop, MNF): one network per split and seed.
 
-There is no grid for them: the prior stands in for weight decay. A fifth of the training rows is held out, and no
-network is trained on it: the error there of a plain batch-norm network is the noise that the random weights are trained
-with, and the CRPS there chooses the precision of the predictions, as for the other methods.
+There is no grid for them: the prior replaces weight decay. A fifth of the training rows is held out, and no network is
+trained on it. The error of a plain batch-norm network there is the noise for training the random weights. The CRPS
+there chooses the precision of the predictions, as for the other methods.
 """
 
 from __future__ import annotations
@@ -29,17 +29,17 @@ NAMES = {"bbb": "BayesByBackprop", "mnf": "MNF"}
 BATCH_SIZE = 100
 
 WEIGHT_DECAY = 1e-3
-"""Weight decay of the network that tells the noise."""
+"""Weight decay of the network that estimates the noise."""
 
 
 def run(preset: str, dataset: str, family: str, split: int, seed: int) -> dict[str, Any]:
-    """The row of one run.
+    """Return the row of one run.
 
     Args:
         preset: Of `PRESETS`.
         dataset: Of `UCI_SETS`.
         family: "bbb" or "mnf".
-        split, seed: Which of them.
+        split, seed: Numbers of the split and the seed.
     """
     started = time.perf_counter()
     chosen = preset_named(preset)
@@ -67,7 +67,7 @@ def run(preset: str, dataset: str, family: str, split: int, seed: int) -> dict[s
 
 
 def _plain_error(data: Data, fold: Fold, epochs: int, batch_size: int, seed: int) -> float:
-    """Mean squared error on the held rows of a network with batch norm, at its best epoch."""
+    """Return the mean squared error of a network with batch norm on the held-out rows, at its best epoch."""
     stack = Stack.of([paper_mlp(data.inputs, hidden=(data.width,) * 2, seed=seed)])
     train = data.train_rows([fold])
     held = data.held_rows([fold], train)
