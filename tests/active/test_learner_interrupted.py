@@ -47,7 +47,9 @@ def test_an_oracle_that_raises_half_way_loses_nothing(tmp_path, kind):
     kept = 4 if kind == "batch" else 6
     assert len(broken.rows) == kept, "a batch that raised gave no labels; single ones did"
     (note,) = caught.value.__notes__
-    assert re.search(rf"round 2.*{kept} labels are kept in .*labels\.safetensors; {8 - kept} chosen rows wait", note)
+    assert re.search(
+        rf"round 2.*{kept} labels are saved in .*labels\.safetensors\. {8 - kept} chosen examples have no label", note
+    )
 
     asked = []
 

@@ -89,15 +89,15 @@ def test_retention_by_sorting():
     plot = RetentionPlot.of(KNOWN, Y)
     wrong = (~RIGHT)[np.argsort(uncertainty)].astype(float)
     kept = np.arange(1, 301)
-    np.testing.assert_allclose(plot.curves["entropy"], wrong.cumsum() / kept)
+    np.testing.assert_allclose(plot.curves["predictive entropy"], wrong.cumsum() / kept)
     np.testing.assert_allclose(plot.oracle, np.sort(wrong).cumsum() / kept)
     np.testing.assert_allclose(plot.kept, kept / 300)
     assert plot.random == pytest.approx(wrong.mean())
     assert plot.unit == "%"
     lines = {line.get_label(): line for line in plot.draw().get_lines()}
-    drawn = lines["dropped by entropy"]
+    drawn = lines["dropped by predictive entropy"]
     np.testing.assert_allclose(drawn.get_xdata(), 1 - plot.kept[4:])
-    np.testing.assert_allclose(drawn.get_ydata(), plot.curves["entropy"][4:])
+    np.testing.assert_allclose(drawn.get_ydata(), plot.curves["predictive entropy"][4:])
 
 
 def test_retention_of_regression():
@@ -106,8 +106,8 @@ def test_retention_of_regression():
     y = std.flip(0) * torch.linspace(-1, 1, 50, dtype=torch.float64)
     plot = RetentionPlot.of(predictive, y, unit="MW")
     expected = y.abs().numpy().cumsum() / np.arange(1, 51)
-    np.testing.assert_allclose(plot.curves["standard deviation"], expected)
-    assert plot.draw().get_ylabel() == "mean absolute error of the rest (MW)"
+    np.testing.assert_allclose(plot.curves["total standard deviation"], expected)
+    assert plot.draw().get_ylabel() == "mean absolute error of kept points (MW)"
 
 
 def test_retention_of_several_kinds_of_uncertainty():
@@ -115,7 +115,7 @@ def test_retention_of_several_kinds_of_uncertainty():
     plot = RetentionPlot.of_arrays({"perfect": error, "none": np.zeros(4), "worst": -error}, error)
     assert plot.ratio == {"perfect": pytest.approx(1), "none": pytest.approx(0), "worst": pytest.approx(-1)}
     np.testing.assert_allclose(plot.curves["none"], [1.5] * 4)
-    assert plot.brief == "100 % of the possible gain"
+    assert plot.brief == "100 % of the possible error reduction"
 
 
 def test_few_rows_and_equal_errors():
@@ -128,21 +128,21 @@ def test_few_rows_and_equal_errors():
 
 
 def test_bad_arguments():
-    with pytest.raises(InputError, match=r"predictive: a str was given"):
+    with pytest.raises(InputError, match=r"predictive must be .* got a str"):
         ReliabilityDiagram.of("x", Y)
-    with pytest.raises(BayesNormError, match=r"predictives: is empty"):
+    with pytest.raises(BayesNormError, match=r"predictives is empty"):
         EntropyPlot.of({})
-    with pytest.raises(InputError, match=r"predictives: are of \[3, 4\] classes"):
+    with pytest.raises(InputError, match=r"predictives must all have the same number of classes, got \[3, 4\]"):
         EntropyPlot.of({"a": KNOWN, "b": predictions(2, classes=3)})
-    with pytest.raises(InputError, match=r"predictive: a int was given"):
+    with pytest.raises(InputError, match=r"predictive must be .* got a int"):
         EntropyPlot.of({"a": 3})
-    with pytest.raises(InputError, match=r"error: the least is -1"):
+    with pytest.raises(InputError, match=r"error must not be negative, got -1"):
         RetentionPlot.of_arrays([1, 2], [1, -1])
-    with pytest.raises(InputError, match=r"uncertainty and error: 2 and 3 numbers"):
+    with pytest.raises(InputError, match=r"uncertainty and error must have .* got 2 and 3 numbers"):
         RetentionPlot.of_arrays([1, 2], [1, 2, 3])
-    with pytest.raises(BayesNormError, match=r"uncertainty: is empty"):
+    with pytest.raises(BayesNormError, match=r"uncertainty is empty"):
         RetentionPlot.of_arrays({}, [1.0])
-    with pytest.raises(InputError, match=r"predictive: a float was given"):
+    with pytest.raises(InputError, match=r"predictive must be .* got a float"):
         RetentionPlot.of(1.0, [1.0])
 
 

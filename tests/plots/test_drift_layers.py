@@ -29,7 +29,7 @@ def test_layers_beyond_chance_are_told_apart_and_the_first_is_marked():
     ax = DriftLayers.from_drift(drift).draw()
     assert bars(ax, style.current().rival) == [2]
     assert bars(ax, style.current().model) == [0, 1, 3]
-    (mark,) = [text for text in ax.texts if text.get_text() == "first here"]
+    (mark,) = [text for text in ax.texts if text.get_text() == "differs first"]
     assert mark.xy[0] == 2
     assert "first at stage.2.norm" in DriftLayers.from_drift(drift).summary
     assert [tick.get_text() for tick in ax.get_xticklabels()] == [layer.name for layer in drift.layers]
@@ -39,8 +39,8 @@ def test_rows_like_those_of_training_have_no_layer_beyond_chance():
     plot = DriftLayers.from_drift(found([0.001, 0.5, 0.9], 0.2))
     ax = plot.draw()
     assert bars(ax, style.current().rival) == []
-    assert "like the training rows" in plot.summary
-    assert not [text for text in ax.texts if text.get_text() == "first here"]
+    assert "do not differ significantly from the training distribution (p = 0.2)" in plot.summary
+    assert not [text for text in ax.texts if text.get_text() == "differs first"]
 
 
 def test_fifty_layers_are_numbered():

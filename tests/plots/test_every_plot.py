@@ -1,4 +1,4 @@
-"""What holds of every plot: it samples in both themes, into the axes given, titled and labelled, and opens no window."""
+"""What holds for every plot: it draws in both themes, into the given axes, with title and labels, without a window."""
 
 from __future__ import annotations
 

@@ -52,10 +52,10 @@ def test_everything_is_drawn_and_labelled(posterior):
     ax = bands.draw(points=(torch.zeros(3, 1), torch.ones(3, 1, requires_grad=True)))
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == [
-        "95 % of targets",
-        "50 % of targets",
+        "95 % interval",
+        "50 % interval",
         "predictive mean",
-        "95 % of targets, constant uncertainty",
+        "95 % interval, constant standard deviation",
         "training points",
     ]
     mean, *edges = ax.get_lines()
@@ -96,5 +96,5 @@ def test_no_global_figures_are_made(posterior):
 def test_only_one_real_output_can_be_shown(outputs, likelihood):
     model = nn.Sequential(nn.Linear(1, 6), nn.BatchNorm1d(6), nn.Linear(6, outputs))
     posterior = bn.MCBN(batch_size=8, states=20).fit(model, torch.linspace(-1, 1, 40)[:, None], likelihood)
-    with pytest.raises(InputError, match=r"posterior: predicts .*; one real output per row would work"):
+    with pytest.raises(InputError, match=r"posterior must predict one real output per example, got a"):
         FunctionBands.from_posterior(posterior, GRID)

@@ -87,9 +87,9 @@ def test_figures_and_axes_are_saved_whole(tmp_path):
 
 
 def test_bad_arguments(tmp_path):
-    with pytest.raises(BayesNormError, match=r"picture: a str was given"):
+    with pytest.raises(BayesNormError, match=r"picture must be .* got a str"):
         save_figure("plot", tmp_path / "plot.png")
-    with pytest.raises(BayesNormError, match=r"prefix: '1 2' was given"):
+    with pytest.raises(BayesNormError, match=r"prefix must be .* got '1 2'"):
         figure_svg(SECOND.draw(), prefix="1 2")
 
 

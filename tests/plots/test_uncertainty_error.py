@@ -101,8 +101,8 @@ def test_everything_is_drawn_and_labelled():
     plot = UncertaintyErrorPlot.of_arrays(error, std, 0.7, target="strength", unit="MPa")
     ax = plot.draw()
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels[:3] == ["95 % predicted", "50 % predicted", "absolute error"]
-    assert labels[-2:] == ["running mean", "constant uncertainty, 50 and 95 %"]
+    assert labels[:3] == ["95 % interval", "50 % predicted", "absolute error"]
+    assert labels[-2:] == ["running mean", "constant baseline, 50 % and 95 %"]
     assert ax.get_ylabel() == "absolute error of strength (MPa)"
     assert ax.get_title() == plot.title
     heights = sorted(line.get_ydata()[0] for line in ax.get_lines() if line.get_linestyle() == "--")
@@ -133,22 +133,22 @@ def test_few_rows(count):
 
 
 def test_bad_arguments():
-    with pytest.raises(InputError, match=r"error and std: 2 and 3 numbers"):
+    with pytest.raises(InputError, match=r"error and std must have .* got 2 and 3 numbers"):
         UncertaintyErrorPlot.of_arrays([1, 2], [1, 2, 3])
-    with pytest.raises(InputError, match=r"std: the least is -1"):
+    with pytest.raises(InputError, match=r"std must not be negative, got -1"):
         UncertaintyErrorPlot.of_arrays([1, 2], [1, -1])
-    with pytest.raises(InputError, match=r"error: holds 1 NaN"):
+    with pytest.raises(InputError, match=r"error has 1 NaN"):
         UncertaintyErrorPlot.of_arrays([1, np.nan], [1, 1])
-    with pytest.raises(InputError, match=r"error: has shape \(0,\)"):
+    with pytest.raises(InputError, match=r"error must be .* got shape \(0,\)"):
         UncertaintyErrorPlot.of_arrays([], [])
-    with pytest.raises(BayesNormError, match=r"constant_std: 0.0 was given"):
+    with pytest.raises(BayesNormError, match=r"constant_std must be .* got 0.0"):
         UncertaintyErrorPlot.of_arrays([1, 2], [1, 2], 0.0)
-    with pytest.raises(BayesNormError, match=r"window: 3 was given for 2 points"):
+    with pytest.raises(BayesNormError, match=r"window must be a whole number from 1 to 2, the number of points, got 3"):
         UncertaintyErrorPlot.of_arrays([1, 2], [1, 2], window=3)
-    with pytest.raises(InputError, match=r"predictive: a int was given"):
+    with pytest.raises(InputError, match=r"predictive must be .* got a int"):
         UncertaintyErrorPlot.of(3, [1.0])
 
 
 def test_a_window_is_a_whole_number():
-    with pytest.raises(BayesNormError, match=r"window: 2.5 was given"):
+    with pytest.raises(BayesNormError, match=r"window must be .* got 2.5"):
         UncertaintyErrorPlot.of_arrays([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], window=2.5)

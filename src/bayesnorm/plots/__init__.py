@@ -1,8 +1,8 @@
-"""Plots: each is a small dataclass that is computed first and then samples itself.
+"""Plots: every plot is a dataclass that first computes its numbers, and then draws itself.
 
-`plot = UncertaintyErrorPlot.of(predictive, y)`, then `ax = plot.draw()` into a new figure, or `plot.draw(ax)`;
-`draw_grid` puts many into one. `with style.theme("dark"):` changes the colours, `save_figure` writes a PNG and
-`figure_svg` gives text for a web page.
+`plot = UncertaintyErrorPlot.of(predictive, y)` computes; `plot.draw()` draws into a new figure, `plot.draw(ax)` into
+existing axes. `draw_grid` draws several plots into one figure. `with style.theme("dark"):` changes the colours,
+`save_figure` writes a PNG file, and `figure_svg` returns an SVG for a web page.
 """
 
 from . import style as style

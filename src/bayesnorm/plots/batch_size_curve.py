@@ -1,4 +1,4 @@
-"""A plot of the ELBO, and of validation scores where there are any, over the batch size."""
+"""A plot of the ELBO, and of validation scores if there are any, against the batch size."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from . import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "The best batch size is where the bound is highest"
+TITLE = "The best batch size has the highest ELBO"
 
 
 @dataclass(frozen=True)
@@ -22,9 +22,9 @@ class BatchSizeCurve:
 
     Args:
         batch_size: Batch sizes M.
-        elbo: The bound less its best, in nats.
+        elbo: The evidence lower bound (ELBO) minus its maximum, in nats.
         validation: Mean validation score, lower is better, or None.
-        title: Title, which says what one should see.
+        title: The title.
     """
 
     batch_size: np.ndarray
@@ -34,7 +34,7 @@ class BatchSizeCurve:
 
     @classmethod
     def from_choice(cls, choice: BatchSizeChoice, *, title: str = TITLE) -> Self:
-        """Take the curves from what `select_batch_size` returned."""
+        """Return the curves of a result of `select_batch_size`."""
         elbo = np.array([row.elbo for row in choice.rows])
         validation = [row.validation for row in choice.rows]
         return cls(
@@ -45,7 +45,7 @@ class BatchSizeCurve:
         )
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure; the best size of each curve is marked."""
+        """Draw into `ax` or a new figure, with the best size of each curve marked, and return the axes."""
         ax, now = style.axes(ax), style.current()
         ax.set_xscale("log", base=2)
         ax.set_xticks(self.batch_size, [f"{size:g}" for size in self.batch_size])
@@ -54,7 +54,7 @@ class BatchSizeCurve:
         best = int(self.elbo.argmax())
         ax.plot(self.batch_size[best], self.elbo[best], "o", ms=13, mfc="none", mew=1.6, color=now.model)
         ax.set_xlabel("batch size M")
-        ax.set_ylabel("ELBO less its best (nats)")
+        ax.set_ylabel("ELBO minus its maximum (nats)")
         if self.validation is not None:
             other = ax.twinx()
             other.spines[["top", "left", "bottom"]].set_visible(False)
@@ -68,7 +68,7 @@ class BatchSizeCurve:
                 self.batch_size[lowest], self.validation[lowest], "s", ms=13, mfc="none", mew=1.6, color=now.rival
             )
             other.set_ylabel("validation score (lower is better)", color=now.ink)
-            names = ["ELBO (left; circled: highest)", "validation score (right; circled: lowest)"]
+            names = ["ELBO (left axis; marked: highest)", "validation score (right axis; marked: lowest)"]
             style.legend_below(ax, 2, handles=lines, labels=names)
         style.headline(ax, self.title)
         return ax

@@ -1,4 +1,4 @@
-"""Plots of whether intervals of regression hold as many targets as they say."""
+"""Plots of the calibration of regression: coverage of intervals, and PIT histogram."""
 
 from __future__ import annotations
 
@@ -19,22 +19,22 @@ from .binomial import binomial_band
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Intervals should hold as many targets as they say"
-PIT_TITLE = "Targets should fall everywhere in their predictive equally often"
+TITLE = "Coverage should equal the nominal probability"
+PIT_TITLE = "The PIT histogram should be flat"
 LEVELS = tuple(percent / 100 for percent in range(2, 100, 2))
 
 
 @dataclass(frozen=True)
 class CalibrationPlot:
-    """Levels of central intervals, and the share of targets that those really hold, each (levels,).
+    """Nominal and observed coverage of central intervals, each (levels,).
 
     Args:
-        level: Probability that the predictive gives to its central interval.
-        observed: Share of the targets inside.
-        lower: Least share that chance alone explains (95 %, level by level).
-        upper: Greatest such share.
+        level: Nominal probability of the central interval.
+        observed: Share of the targets inside the interval.
+        lower: Lower end of the 95 % range by chance, for every level.
+        upper: Upper end of this range.
         count: Number of targets.
-        title: Title, which says what one should see.
+        title: The title.
     """
 
     level: np.ndarray
@@ -48,17 +48,17 @@ class CalibrationPlot:
     def of(
         cls, predictive: RegressionPredictive, y: Any, *, levels: Sequence[float] = LEVELS, title: str = TITLE
     ) -> Self:
-        """Compare predictions with their targets."""
+        """Return the plot of predictions and their targets."""
         return cls.of_pit(pit(predictive, y).detach().flatten(), levels=levels, title=title)
 
     @classmethod
     def of_pit(cls, transform: Any, *, levels: Sequence[float] = LEVELS, title: str = TITLE) -> Self:
-        """Take the probability integral transform F(y) of every target."""
+        """Return the plot for probability integral transforms F(y), one per target."""
         values = _transform(transform)
         level = number_vector("levels", levels).numpy()
         if not ((level > 0) & (level < 1)).all():
             raise BayesNormError(
-                f"levels: go from {level.min()} to {level.max()}; strictly between 0 and 1 would work."
+                f"levels must be strictly between 0 and 1, got values from {level.min()} to {level.max()}."
             )
         level = np.sort(level)
         away = np.sort(np.abs(values - 0.5))
@@ -68,21 +68,21 @@ class CalibrationPlot:
 
     @property
     def mean_gap(self) -> float:
-        """Mean distance of observed shares from their levels."""
+        """Mean absolute difference of observed and nominal coverage."""
         return float(np.abs(self.observed - self.level).mean())
 
     @property
     def summary(self) -> str:
-        """One line of text that says what was measured."""
+        """The main result in one line."""
         return f"{self.brief}, {self.count:,} targets"
 
     @property
     def brief(self) -> str:
-        """The main number, as text for small panels."""
-        return f"mean distance {100 * self.mean_gap:.1f} points"
+        """The main number, for small panels."""
+        return f"mean gap {100 * self.mean_gap:.1f} percentage points"
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure."""
+        """Draw into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax, style.SQUARE), style.current()
         ends = ([0.0], [1.0])
         level, observed, lower, upper = (
@@ -94,13 +94,13 @@ class CalibrationPlot:
         ax.plot([0, 1], [0, 1], color=now.faint, linestyle="--", linewidth=1.2, label="calibrated")
         ax.plot(level, observed, color=now.model, linewidth=2.2, label="observed")
         for words, x, y, side in (
-            ("too much uncertainty", 0.03, 0.72, "left"),
-            ("too little uncertainty", 0.97, 0.26, "right"),
+            ("intervals too wide", 0.03, 0.72, "left"),
+            ("intervals too narrow", 0.97, 0.26, "right"),
         ):
             ax.text(x, y, words, color=now.faint, fontsize="small", fontstyle="italic", ha=side, va="center")
         style.square_of_percents(ax)
-        ax.set_xlabel("probability of the central interval")
-        ax.set_ylabel("share of targets inside")
+        ax.set_xlabel("nominal probability of the interval")
+        ax.set_ylabel("coverage: share of targets inside")
         style.headline(ax, self.title, self.summary)
         style.legend_below(ax, 3)
         return ax
@@ -108,14 +108,14 @@ class CalibrationPlot:
 
 @dataclass(frozen=True)
 class PITHistogram:
-    """Shares of targets that fall into equally probable parts of their own predictive, each (bins,).
+    """Histogram of the probability integral transform (PIT) of the targets.
 
     Args:
-        share: Share of the targets in each part.
-        lower: Least share that chance alone explains (95 %, bar by bar).
-        upper: Greatest such share.
+        share: Share of the targets in each bin, (bins,).
+        lower: Lower end of the 95 % range by chance, for every bin.
+        upper: Upper end of this range.
         count: Number of targets.
-        title: Title, which says what one should see.
+        title: The title.
     """
 
     share: np.ndarray
@@ -126,12 +126,12 @@ class PITHistogram:
 
     @classmethod
     def of(cls, predictive: RegressionPredictive, y: Any, *, bins: int = 10, title: str = PIT_TITLE) -> Self:
-        """Compare predictions with their targets."""
+        """Return the plot of predictions and their targets."""
         return cls.of_pit(pit(predictive, y).detach().flatten(), bins=bins, title=title)
 
     @classmethod
     def of_pit(cls, transform: Any, *, bins: int = 10, title: str = PIT_TITLE) -> Self:
-        """Take the probability integral transform F(y) of every target."""
+        """Return the plot for probability integral transforms F(y), one per target."""
         bins = require_whole("bins", bins, 2)
         values = _transform(transform)
         number = np.histogram(values, bins=bins, range=(0, 1))[0]
@@ -140,11 +140,11 @@ class PITHistogram:
 
     @property
     def summary(self) -> str:
-        """One line of text that says what was measured."""
-        return f"high at both ends: too little uncertainty; high in the middle: too much ({self.count:,} targets)"
+        """The main result in one line."""
+        return f"high at both ends: intervals too narrow; high in the middle: too wide ({self.count:,} targets)"
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure."""
+        """Draw into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax), style.current()
         bins = len(self.share)
         place = (np.arange(bins) + 0.5) / bins
@@ -156,7 +156,7 @@ class PITHistogram:
         style.percent_axis(ax.yaxis)
         ax.set_xlim(0, 1)
         ax.set_ylim(0, 1.08 * max(self.upper, float(self.share.max())))
-        ax.set_xlabel("where the target lies in its predictive (PIT: 0 far below, 1 far above)")
+        ax.set_xlabel("PIT of the target (0: far below the prediction, 1: far above)")
         ax.set_ylabel("share of targets")
         style.headline(ax, self.title, self.summary)
         style.legend_below(ax, 3)
@@ -164,8 +164,10 @@ class PITHistogram:
 
 
 def _transform(values: Any) -> np.ndarray:
-    """Check the transforms F(y), which lie between 0 and 1."""
+    """Return the transforms F(y), or raise an error if they are not between 0 and 1."""
     found = number_vector("transform", values).detach().cpu().numpy()
     if not ((found >= 0) & (found <= 1)).all():
-        raise InputError(f"transform: goes from {found.min()} to {found.max()}; probabilities F(y) would work.")
+        raise InputError(
+            f"transform must be probabilities F(y) from 0 to 1, got values from {found.min()} to {found.max()}."
+        )
     return found

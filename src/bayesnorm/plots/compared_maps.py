@@ -1,4 +1,4 @@
-"""Maps of one image by several methods, whose colours mean the same."""
+"""Maps of one image by several methods, with common colour scales."""
 
 from __future__ import annotations
 
@@ -15,17 +15,17 @@ if TYPE_CHECKING:
 
 
 def draw_maps(maps: Mapping[str, Sequence[SegmentationMaps]], *, title: str = "") -> Figure:
-    """Draw what several methods say about one image, a row for each, with the same colours for the same uncertainty.
+    """Draw the maps of one image by several methods, one row per method, with one colour scale per quantity.
 
     Args:
-        maps: By method, maps of the image that differ in the kind of uncertainty: prediction and errors are drawn once, then
-            each uncertainty. Image and label stand in a row of their own, above.
-        title: Title of the figure, which says what one should see.
+        maps: For each method, maps of the image with different quantities, such as entropy and mutual information.
+            Prediction and errors are drawn once per method, then each quantity. Image and label are in the first row.
+        title: The title of the figure.
     """
     kinds = [one.uncertainty_name for one in next(iter(maps.values()), [])]
     if not kinds or any([one.uncertainty_name for one in own] != kinds for own in maps.values()):
         raise BayesNormError(
-            "maps: is empty, or methods differ in their kinds of uncertainty; the same kinds would work."
+            "maps must have at least one method, and the same quantities (such as entropy) for all methods."
         )
     every = [one for own in maps.values() for one in own]
     first = every[0]
@@ -48,7 +48,7 @@ def draw_maps(maps: Mapping[str, Sequence[SegmentationMaps]], *, title: str = ""
     for line, (method, own) in zip(grid[bool(known) :], maps.items(), strict=True):
         for ax, name in zip(line, own_panels, strict=False):
             own[0].show(ax, name)
-            if name == "prediction":  # the method's name may be longer than the panel is wide
+            if name == "prediction":  # a method's name can be wider than the panel
                 ax.set_title(method, color=ink, fontsize="small", fontweight="bold", loc="left")
             else:
                 ax.set_title(name, color=ink, fontsize="small", loc="right")

@@ -1,4 +1,4 @@
-"""A plot of how many targets intervals hold, by groups of uncertainty: for easy points and for hard ones alike."""
+"""A plot of the coverage of intervals by groups of total standard deviation."""
 
 from __future__ import annotations
 
@@ -20,22 +20,22 @@ from .readable_numbers import count, number
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Intervals should hold at any uncertainty, not only on average"
+TITLE = "Coverage should be right for small and large standard deviations"
 
 
 @dataclass(frozen=True)
 class CoveragePlot:
-    """Coverage of groups of points, from the least to the most uncertain, each (groups,).
+    """Coverage of groups of points, sorted by total standard deviation, each (groups,).
 
     Args:
-        std: The groups' median predicted standard deviation.
+        std: Median total standard deviation of each group.
         coverage: Share of each group's targets inside the interval.
-        count: Number of points in the group.
-        lower: Least coverage that chance alone explains (95 %, group by group).
-        upper: Greatest such coverage.
-        level: Probability of the central interval.
+        count: Number of points in each group.
+        lower: Lower end of the 95 % range by chance, for every group.
+        upper: Upper end of this range.
+        level: Nominal probability of the central interval.
         unit: Unit of the target.
-        title: Title, which says what one should see.
+        title: The title.
     """
 
     std: np.ndarray
@@ -58,16 +58,16 @@ class CoveragePlot:
         unit: str | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Compare predictions with their targets.
+        """Return the plot of predictions and their targets.
 
         Args:
             predictive: Predictions on test data.
             y: Test targets.
-            level: Probability of the central interval to look at.
-            groups: Number of groups, of equally many points; None for up to ten, of 20 points or more. Points of equal
-                uncertainty stay together.
+            level: Nominal probability of the central interval.
+            groups: Number of groups with equally many points; points with equal standard deviation share a group.
+                [default: 2 to 10, with 20 points or more each if there are enough]
             unit: Unit of the target.
-            title: Title, which says what one should see.
+            title: The title.
         """
         require_level(level)
         regression_targets(predictive, y)
@@ -87,16 +87,18 @@ class CoveragePlot:
         unit: str | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Take predicted standard deviations, and whether each target lies in its interval of that level."""
+        """Return the plot for standard deviations, and whether each target is in its interval of this level."""
         require_level(level)
         if groups is not None:
             groups = require_whole("groups", groups)
         stds = number_vector("std", std, infinite=False).detach().cpu().numpy()
         held = number_vector("inside", inside).cpu().numpy()
         if stds.shape != held.shape:
-            raise InputError(f"std and inside: {len(stds)} and {len(held)} values; one of each per row would work.")
+            raise InputError(
+                f"std and inside must have one value each per point, got {len(stds)} and {len(held)} values."
+            )
         if not np.isin(held, (0, 1)).all():
-            raise InputError("inside: holds numbers other than 0 and 1; True and False would work.")
+            raise InputError("inside must be True or False for every point, got numbers other than 0 and 1.")
         order = np.argsort(stds, kind="stable")
         stds, held = stds[order], held[order]
         groups = groups or min(10, max(2, len(stds) // 20))
@@ -122,17 +124,17 @@ class CoveragePlot:
 
     @property
     def summary(self) -> str:
-        """One line of text that says what was measured."""
+        """The main result in one line."""
         off = int(((self.coverage < self.lower) | (self.coverage > self.upper)).sum())
-        return f"{self.brief}; {off} of {count(len(self.count), 'group')} farther off than chance explains"
+        return f"{self.brief}; {off} of {count(len(self.count), 'group')} outside the range by chance"
 
     @property
     def brief(self) -> str:
-        """The main number, as text for small panels."""
-        return f"overall {self.overall:.1%}".replace("%", " %")
+        """The main number, for small panels."""
+        return f"overall coverage {self.overall:.1%}".replace("%", " %")
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure."""
+        """Draw into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax), style.current()
         place = np.arange(len(self.count))
         steps = np.arange(len(self.count) + 1) - 0.5
@@ -140,13 +142,13 @@ class CoveragePlot:
         ax.stairs(
             self.upper, steps, baseline=self.lower, fill=True, color=now.faint, alpha=0.2, linewidth=0, label=label
         )
-        nominal = f"asked for: {style.percent(self.level)}"
+        nominal = f"nominal: {style.percent(self.level)}"
         ax.axhline(self.level, color=now.faint, linestyle="--", linewidth=1.2, label=nominal)
         off = (self.coverage < self.lower) | (self.coverage > self.upper)
         ax.vlines(place, self.level, self.coverage, color=np.where(off, now.rival, now.model), linewidth=1.6, zorder=2)
         for which, colour, marker, label in (
             (~off, now.model, "o", "observed"),
-            (off, now.rival, "D", "off by more than chance"),
+            (off, now.rival, "D", "outside this range"),
         ):
             if which.any():
                 ax.plot(place[which], self.coverage[which], marker, color=colour, markersize=7, zorder=3, label=label)
@@ -156,15 +158,15 @@ class CoveragePlot:
         least, most = min(self.lower.min(), self.coverage.min()), max(self.upper.max(), self.coverage.max())
         ax.set_ylim(max(0.0, least - 0.02), min(1.0, most + 0.02) + 0.005)
         ax.set_xlim(steps[0], steps[-1])
-        ax.set_xlabel(style.with_unit("predicted standard deviation, median of each group", self.unit))
-        ax.set_ylabel(f"targets in their {style.percent(self.level)} interval")
+        ax.set_xlabel(style.with_unit("total standard deviation, median of each group", self.unit))
+        ax.set_ylabel(f"coverage of the {style.percent(self.level)} interval")
         style.headline(ax, self.title, self.summary)
         style.legend_below(ax, 4 if off.any() else 3)
         return ax
 
 
 def _told_apart(values: np.ndarray) -> list[str]:
-    """Write numbers with as few digits as tell them apart."""
+    """Return numbers as text with the fewest digits that make them different."""
     for digits in range(2, 6):
         texts = [number(float(value), digits) for value in values]
         if len({*texts}) == len(texts):

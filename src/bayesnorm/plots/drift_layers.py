@@ -1,4 +1,4 @@
-"""A plot of where in a network new rows differ from training rows: every batch-norm layer, in running order."""
+"""A plot of drift at every batch-norm layer of a network, in running order."""
 
 from __future__ import annotations
 
@@ -14,30 +14,30 @@ from .readable_numbers import count
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Where in the network new rows differ"
+TITLE = "Drift at every batch-norm layer"
 
-# Layers up to which each is named.
+# With more layers, they are numbered instead of named.
 MOST_NAMES = 16
 
-# Chances below this are drawn as this one.
+# Smaller p-values are drawn as this one.
 LEAST = 1e-12
 
-# How much higher than the highest bar the picture is, for the legend.
+# The height of the axes relative to the highest bar, to leave space for the legend.
 ROOM = 1.3
 
 
 @dataclass(frozen=True)
 class DriftLayers:
-    """What new rows do at each of L layers.
+    """The drift of new data at each of L layers.
 
     Args:
         names: The layers, in running order, (L,).
-        p_value: The chance that as many training rows differ so much there, (L,).
-        mean_shift: How far channels' means moved, in their standard deviations in training, (L,).
-        first_layer: The first layer where the rows differ beyond chance; None for rows like those of training.
-        overall: The chance of so much over all layers.
-        rows: How many new rows there are.
-        title: Title, which says what one should see.
+        p_value: The p-value of each layer, (L,).
+        mean_shift: The shift of channel means, in their standard deviations in training, (L,).
+        first_layer: The first layer that differs significantly; None if there is none.
+        overall: The p-value over all layers.
+        rows: The number of new examples.
+        title: The title.
     """
 
     names: tuple[str, ...]
@@ -50,7 +50,7 @@ class DriftLayers:
 
     @classmethod
     def from_drift(cls, drift: Drift, *, title: str = TITLE) -> Self:
-        """Take what `bayesnorm.drift` found; of an ensemble, at the layers of its first member."""
+        """Return the plot of a result of `bayesnorm.drift`; for an ensemble, that of its first member's layers."""
         return cls(
             tuple(layer.name for layer in drift.layers),
             np.array([layer.p_value for layer in drift.layers]),
@@ -63,23 +63,25 @@ class DriftLayers:
 
     @property
     def summary(self) -> str:
-        """One line of text that says what was measured."""
-        rows = count(self.rows, "row")
+        """The main result in one line."""
+        examples, one = count(self.rows, "example"), self.rows == 1
+        p_value = f"p = {self.overall:.2g}" if self.overall >= 0.001 else "p < 0.001"
         if self.overall >= LEVEL:
-            return f"{rows}, like the training rows (p = {self.overall:.2g})"
+            differ = "does not differ" if one else "do not differ"
+            return f"{examples} {differ} significantly from the training distribution ({p_value})"
         where = "" if self.first_layer is None else f", first at {self.first_layer}"
-        return f"{rows}, unlike the training rows (p = {self.overall:.1g}){where}"
+        return f"{examples} {'differs' if one else 'differ'} from the training distribution ({p_value}){where}"
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure: bars for how rare, a line for how far."""
+        """Draw into `ax` or a new figure, with bars for p-values and a line for mean shifts; return the axes."""
         ax, now = style.axes(ax), style.current()
         place = np.arange(len(self.names))
         height = -np.log10(np.clip(self.p_value, LEAST, 1.0))
         beyond = (holm(self.p_value) < LEVEL) & (self.overall < LEVEL)
-        for which, colour, label in ((~beyond, now.model, "explained by chance"), (beyond, now.rival, "beyond chance")):
+        for which, colour, label in ((~beyond, now.model, "not significant"), (beyond, now.rival, "significant")):
             if which.any():
                 ax.bar(place[which], height[which], width=0.8, color=colour, label=label)
-        if self.overall < LEVEL:  # below which chance a layer is beyond it, by Holm's rule
+        if self.overall < LEVEL:  # the p-value at which a layer becomes significant, by Holm's method
             limit = LEVEL / max(1, len(beyond) - int(beyond.sum()))
             ax.axhline(-np.log10(limit), color=now.faint, linestyle="--", linewidth=1.2)
         top = max(float(height.max()), 3.0)
@@ -89,25 +91,25 @@ class DriftLayers:
         ax.set_yticks(powers, [_chance(int(power)) for power in powers])
         if self.first_layer in self.names:
             at = self.names.index(self.first_layer)
-            style.annotate(ax, "first here", (at, float(height[at])), (0, 3), ha="center", color=now.ink)
+            style.annotate(ax, "differs first", (at, float(height[at])), (0, 3), ha="center", color=now.ink)
         self._name_layers(ax, place)
         ax.grid(visible=False, axis="x")
-        ax.set_ylabel("chance among training rows")
+        ax.set_ylabel("p-value of the layer")
         other = ax.twinx()
         other.spines[["top", "left", "bottom"]].set_visible(False)
         other.spines["right"].set_color(now.faint)
         other.tick_params(color=now.faint, labelcolor=now.ink, labelsize="small")
         line: dict[str, Any] = {"color": now.ink, "marker": "o", "markersize": 3, "linewidth": 1.2}
-        other.plot(place, self.mean_shift, label="shift (right)", **line)
-        ax.plot([], [], label="shift (right)", **line)  # for the legend, which is of these axes
+        other.plot(place, self.mean_shift, label="mean shift (right axis)", **line)
+        ax.plot([], [], label="mean shift (right axis)", **line)  # only for the legend, which belongs to these axes
         other.set_ylim(0, ROOM * max(float(self.mean_shift.max()), 0.4))
-        other.set_ylabel("shift of means (sd in training)", color=now.ink)
+        other.set_ylabel("mean shift (training std)", color=now.ink)
         style.headline(ax, self.title, self.summary)
         style.legend(ax, loc="upper center", ncols=3)
         return ax
 
     def _name_layers(self, ax: Axes, place: np.ndarray) -> None:
-        """Name the layers, or number them where there are many."""
+        """Label the layers with their names, or with numbers if there are many."""
         if len(place) > MOST_NAMES:
             step = max(1, round(len(place) / 10))
             ax.set_xticks(place[::step], [f"{number + 1}" for number in place[::step]])
@@ -120,7 +122,5 @@ class DriftLayers:
 
 
 def _chance(power: int) -> str:
-    """Write 10 to the power of minus a number."""
-    if power == 0:
-        return "1"
-    return f"1 in {10**power:,}" if power <= 3 else f"1e−{power}"
+    """Return 10 to the power of -`power` as text."""
+    return f"{10.0**-power:g}" if power <= 3 else f"1e−{power}"

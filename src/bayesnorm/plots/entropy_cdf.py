@@ -1,4 +1,4 @@
-"""A plot of whether a classifier is sure of what it knows only: distributions of entropy (Atanov et al.)."""
+"""A plot of the distribution of predictive entropy inside and outside the training distribution (Atanov et al.)."""
 
 from __future__ import annotations
 
@@ -17,18 +17,18 @@ from . import style
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Known inputs should rise early, strange ones late"
+TITLE = "Entropy should be low in distribution and high outside of it"
 
 
 @dataclass(frozen=True)
 class EntropyPlot:
-    """Distributions of the predictive entropy of several sets of inputs.
+    """Cumulative distributions of the predictive entropy of several sets of inputs.
 
     Args:
-        entropy: Entropies in nats from 0 to the greatest possible, (points,).
-        share: Share of each set's points with at most this entropy, by name; the first set is the known one.
-        auroc: How well entropy tells each other set from the first one (1: always, 1/2: not at all), by name.
-        title: Title, which says what one should see.
+        entropy: Entropies in nats from 0 to the largest possible, (points,).
+        share: Share of each set's points with at most this entropy, by name; the first set is in distribution.
+        auroc: AUROC of the entropy for separating each other set from the first (1: perfect, 1/2: chance), by name.
+        title: The title.
     """
 
     entropy: np.ndarray
@@ -38,13 +38,13 @@ class EntropyPlot:
 
     @classmethod
     def of(cls, predictives: Mapping[str, ClassificationPredictive], title: str = TITLE) -> Self:
-        """Compare predictions, by name of their inputs; those from the training distribution come first."""
+        """Return the plot of predictions by name of their data set; the first is the in-distribution one."""
         if not predictives:
-            raise BayesNormError("predictives: is empty; at least one set of predictions would work.")
+            raise BayesNormError("predictives is empty. Pass at least one set of predictions.")
         found = {name: entropy_cdf(predictive) for name, predictive in predictives.items()}
         classes = {predictive.probs.shape[1] for predictive in predictives.values()}
         if len(classes) > 1:
-            raise InputError(f"predictives: are of {sorted(classes)} classes; the same classes for all would work.")
+            raise InputError(f"predictives must all have the same number of classes, got {sorted(classes)}.")
         known, *others = predictives
         inside = predictives[known].entropy.detach().flatten()
         return cls(
@@ -56,18 +56,18 @@ class EntropyPlot:
 
     @property
     def most(self) -> float:
-        """The greatest possible entropy, ln(classes)."""
+        """The largest possible entropy, ln(classes)."""
         return float(self.entropy[-1])
 
     @property
     def summary(self) -> str:
-        """One line of text that says what was measured."""
+        """The main result in one line."""
         if not self.auroc:
             return ""
-        return "AUROC of entropy: " + ", ".join(f"{name} {value:.3f}" for name, value in self.auroc.items())
+        return "AUROC of predictive entropy: " + ", ".join(f"{name} {value:.3f}" for name, value in self.auroc.items())
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure."""
+        """Draw into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax), style.current()
         for number, (name, share) in enumerate(self.share.items()):
             look = now.look(number)
@@ -77,12 +77,12 @@ class EntropyPlot:
             colour = now.look(number).colour
             ax.fill_between(self.entropy, known, other, color=colour, alpha=0.08, linewidth=0)
         ax.axvline(self.most, color=now.faint, linewidth=1.0, linestyle=":")
-        words = f"knows nothing: ln {round(math.exp(self.most))}"
+        words = f"maximum: ln {round(math.exp(self.most))}"
         style.annotate(ax, words, (self.most, 0.02), (-4, 0), ha="right", fontstyle="italic")
         style.percent_axis(ax.yaxis)
         ax.set_xlim(0, 1.02 * self.most)
         ax.set_ylim(0, 1.02)
-        ax.set_xlabel("entropy of the predictive (nats)")
+        ax.set_xlabel("predictive entropy (nats)")
         ax.set_ylabel("share of inputs with at most this entropy")
         style.headline(ax, self.title, self.summary)
         style.legend_below(ax, 4)

@@ -1,4 +1,4 @@
-"""A plot of a function of one variable with its uncertainty: mean, bands, training points, constant-uncertainty lines."""
+"""A plot of a function of one variable: predictive mean, intervals, training points and a constant baseline."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from .uncertainty_error import QUANTILES
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Uncertainty should grow where there are no data"
+TITLE = "Prediction intervals should widen where there are no data"
 
 
 @dataclass(frozen=True)
@@ -27,11 +27,11 @@ class FunctionBands:
     """Predictive mean and bands of a function, each (points,).
 
     Args:
-        x: Inputs at which the function was predicted, in rising order.
+        x: Inputs of the predictions, in increasing order.
         mean: The predictive mean.
-        bands: Central intervals (lower, upper) by level.
-        constant_std: Standard deviation of the constant-uncertainty baseline, or None.
-        title: Title, which says what one should see.
+        bands: Central prediction intervals (lower, upper) by level.
+        constant_std: Standard deviation of the baseline with constant standard deviation, or None.
+        title: The title.
     """
 
     x: np.ndarray
@@ -52,21 +52,24 @@ class FunctionBands:
         seed: int = 0,
         title: str = TITLE,
     ) -> Self:
-        """Predict with a posterior of a network with one input and one output.
+        """Return the plot of predictions by a posterior of a network with one input and one output.
 
         Args:
             posterior: A regression posterior.
-            x: Inputs to predict at, (points, 1) or (points,), in rising order.
-            levels: Levels of the central intervals to show.
-            constant_std: The constant-uncertainty baseline's standard deviation, to draw its 95 % lines.
-            engine: The engine to predict with; None for the default.
-            seed: Same seed, same picture.
-            title: Title, which says what one should see.
+            x: Inputs to predict, (points, 1) or (points,), in increasing order.
+            levels: Nominal probabilities of the central intervals.
+            constant_std: Standard deviation of a constant baseline, whose 95 % interval is drawn as dashed lines.
+            engine: The engine for predictions. [default: that of the posterior]
+            seed: Seed of the samples.
+            title: The title.
         """
         points = real_tensor("x", x).double().reshape(-1, 1)
         predictive = posterior.predict(points, engine, seed)
         if not isinstance(predictive, RegressionPredictive) or predictive.mean.numel() != len(points):
-            raise InputError(f"posterior: predicts {type(predictive).__name__}; one real output per row would work.")
+            raise InputError(
+                "posterior must predict one real output per example, got a "
+                f"{type(predictive).__name__} of shape {tuple(predictive.mean.shape)}."
+            )
 
         def flat(value: torch.Tensor) -> np.ndarray:
             return value.reshape(-1).double().cpu().numpy()
@@ -81,18 +84,18 @@ class FunctionBands:
         )
 
     def draw(self, ax: Axes | None = None, *, points: tuple[Any, Any] | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure; `points` are training inputs and targets."""
+        """Draw into `ax` or a new figure, and return the axes; `points` are training inputs and targets."""
         ax, now = style.axes(ax), style.current()
         for number, level in enumerate(sorted(self.bands, reverse=True)):
             lower, upper = self.bands[level]
             alpha = min(0.6, 0.2 + 0.18 * number)
-            label = f"{style.percent(level)} of targets"
+            label = f"{style.percent(level)} interval"
             ax.fill_between(self.x, lower, upper, color=now.model, alpha=alpha, linewidth=0, label=label)
         ax.plot(self.x, self.mean, color=now.model, linewidth=2.0, label="predictive mean")
         if self.constant_std is not None:
             half = QUANTILES[0.95] * self.constant_std
             edges = np.stack([self.mean - half, self.mean + half], axis=1)
-            names = ["95 % of targets, constant uncertainty", "_other edge"]
+            names = ["95 % interval, constant standard deviation", "_other edge"]
             ax.plot(self.x, edges, color=now.rival, linestyle="--", linewidth=1.4, label=names)
         if points is not None:
             at, values = (real_tensor("points", part).detach().double().cpu().flatten().numpy() for part in points)

@@ -1,4 +1,4 @@
-"""Many plots in one figure: small multiples with one legend."""
+"""Several plots in one figure, with a common legend."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ if TYPE_CHECKING:
 
 
 class Plot(Protocol):
-    """Anything that samples itself into axes."""
+    """An object that can draw itself into axes."""
 
     def draw(self, ax: Axes | None = None) -> Axes: ...
 
@@ -28,19 +28,19 @@ def draw_grid(
     title: str = "",
     size: tuple[float, float] = (3.3, 2.6),
 ) -> Figure:
-    """Draw plots side by side, row by row.
+    """Draw plots in a grid, and return the figure.
+
+    There is one legend for all panels. Axis labels that are the same for all panels appear only at the figure's edge.
 
     Args:
-        plots: Plots by name, which becomes the panel's title, with a plot's `brief` number below; or a sequence, where
-            each panel keeps its own title.
-        columns: Number of panels beside each other.
-        title: Title of the whole figure, which says what one should see.
+        plots: Plots by name, which becomes the panel's title, with the plot's main number below; or a sequence, whose
+            panels keep their own titles.
+        columns: The largest number of panels in a row.
+        title: The title of the figure.
         size: Width and height of one panel in inches.
-
-    One legend serves all panels, and axis labels that all panels share are said only at the figure's edge.
     """
     if not plots:
-        raise BayesNormError("plots: is empty; at least one plot would work.")
+        raise BayesNormError("plots is empty. Pass at least one plot.")
     columns = require_whole("columns", columns)
     names: Sequence[str | None] = [None] * len(plots)
     if isinstance(plots, Mapping):
@@ -62,14 +62,14 @@ def draw_grid(
 
 
 def _rename(ax: Axes, name: str, brief: str) -> None:
-    """Replace the headline by the name and, below it, the main number alone: a panel has little room."""
+    """Replace the title by the name, and the line below by the main number, because a panel is small."""
     for text in [text for text in ax.texts if text.get_gid() == style.DETAIL]:
         text.remove()
     style.headline(ax, name, brief)
 
 
 def _share_legend(figure: Figure, panels: list[Axes]) -> None:
-    """Replace the panels' legends by one of the whole figure."""
+    """Replace the legends of the panels by one for the figure."""
     entries: dict[str, Artist] = {}
     for ax in panels:
         shown = ax.get_legend()
@@ -89,7 +89,7 @@ def _share_legend(figure: Figure, panels: list[Axes]) -> None:
 
 
 def _share_labels(panels: list[Axes], columns: int) -> None:
-    """Keep axis labels that all panels share at the figure's edge only."""
+    """Remove axis labels inside the figure if they are the same for all panels."""
     if len({ax.get_xlabel() for ax in panels}) == 1:
         for ax in panels[:-columns]:
             ax.set_xlabel("")

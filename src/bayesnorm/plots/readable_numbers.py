@@ -1,21 +1,21 @@
-"""Numbers written as people read them: thousands set apart, no more decimals than mean something."""
+"""Format numbers for readers, with thousands separators and no needless digits."""
 
 from __future__ import annotations
 
 import math
 
-# Sizes from which, and below which, powers of ten say more than digits.
+# From this size, and below this size, numbers are written with a power of ten.
 LARGEST, LEAST = 1e12, 1e-4
 
-# Size from which the thousands of numbers on an axis are set apart: 2019 may be a year.
+# From this size, numbers on an axis have thousands separators; smaller ones may be years, such as 2019.
 LARGE = 10_000
 
-# Numbers that are written short beside an axis, and how.
+# Abbreviations of large numbers on an axis.
 UNITS = ((1e9, " bn"), (1e6, " M"))
 
 
 def number(value: object, digits: int = 4) -> str:
-    """Write a number with so many significant digits, thousands set apart; texts stay, None and NaN become a dash."""
+    """Return a number as text with this many significant digits; text is unchanged, None and NaN become a dash."""
     if value is None or (isinstance(value, float) and math.isnan(value)):
         return "–"
     if isinstance(value, bool) or not isinstance(value, int | float):
@@ -32,24 +32,24 @@ def number(value: object, digits: int = 4) -> str:
 
 
 def count(number_of: int, thing: str, things: str = "") -> str:
-    """Write a number of things: 1 row, 2 rows; `things` where these are not written with an s alone."""
+    """Return "1 row" or "2 rows"; `things` is the plural if it is not formed with an s."""
     return f"{number_of:,} {thing if number_of == 1 else things or thing + 's'}"
 
 
 def on_axis(value: float, step: float, largest: float = 0.0) -> str:
-    """Write a number beside an axis whose ticks are so far from each other; millions short, so that they find room.
+    """Return a number as text for an axis; millions are abbreviated to save space.
 
     Args:
         value: The number.
-        step: The distance of two ticks; 0 where there is one.
-        largest: Size of the largest number beside that axis.
+        step: The distance between ticks; 0 for a single tick.
+        largest: The largest absolute number on the axis.
     """
     if step == 0 or max(abs(value), step) >= LARGEST or step < LEAST:
         return number(float(value), max(1, 1 + _place(abs(value)) - _place(step)) if step else 4)
     unit, name = next(((unit, name) for unit, name in UNITS if largest >= unit and step >= unit / 1000), (1.0, ""))
     value, step = value / unit, step / unit
     decimals = max(0, -_place(step))
-    # A step of 2.5 takes one more than its first digit says.
+    # A step such as 2.5 needs one more decimal than its first digit.
     decimals += not math.isclose(step * 10**decimals, round(step * 10**decimals), rel_tol=1e-6)
     text = f"{value:,.{decimals}f}" if abs(value) >= LARGE else f"{value:.{decimals}f}"
     if not text.strip("-0."):
@@ -58,5 +58,5 @@ def on_axis(value: float, step: float, largest: float = 0.0) -> str:
 
 
 def _place(size: float) -> int:
-    """Return the place of a number's first digit: 0 for ones, -1 for tenths."""
+    """Return the position of a number's first digit: 0 for ones, -1 for tenths."""
     return math.floor(math.log10(size)) if size else 0

@@ -1,4 +1,4 @@
-"""A plot of whether a classifier is right as often as it is confident."""
+"""A reliability diagram: the accuracy of a classifier against its confidence."""
 
 from __future__ import annotations
 
@@ -17,22 +17,22 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Accuracy should equal confidence"
-# Width in confidence that the number above a bar takes.
+# The width of the number above a bar, in units of confidence.
 ROOM = 0.035
 
 
 @dataclass(frozen=True)
 class ReliabilityDiagram:
-    """Accuracy against confidence in the bins that are not empty, each (bins,).
+    """Accuracy and confidence of the bins that are not empty, each (bins,).
 
     Args:
-        confidence: Mean probability of the chosen class.
-        accuracy: Share of the bin's points whose chosen class is right.
+        confidence: Mean probability of the predicted class.
+        accuracy: Share of the bin's points whose predicted class is correct.
         count: Number of points in the bin.
-        lower: Least accuracy that chance alone explains (95 %, bin by bin) if confidence is right.
-        upper: Greatest such accuracy.
+        lower: Lower end of the 95 % range of accuracy by chance, if confidence is calibrated, for every bin.
+        upper: Upper end of this range.
         ece: Expected calibration error.
-        title: Title, which says what one should see.
+        title: The title.
     """
 
     confidence: np.ndarray
@@ -54,15 +54,15 @@ class ReliabilityDiagram:
         ignore_index: int | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Compare predictions with the true classes, per row or per pixel.
+        """Return the diagram of predictions and true classes, per example or per pixel.
 
         Args:
             predictive: Predictions of classes.
             y: Class numbers, one per point.
             bins: Number of bins.
-            adaptive: Whether bins hold equally many points, rather than have equal width.
+            adaptive: If True, bins have equally many points; if False, equal width.
             ignore_index: Label of points to leave out.
-            title: Title, which says what one should see.
+            title: The title.
         """
         curve = reliability_curve(predictive, y, bins=bins, adaptive=adaptive, ignore_index=ignore_index)
         points = int(classification_targets(predictive, y, ignore_index)[1].sum())
@@ -76,18 +76,18 @@ class ReliabilityDiagram:
 
     @property
     def summary(self) -> str:
-        """One line of text that says what was measured."""
+        """The main result in one line."""
         total = self.count.sum()
         right, sure = (float((part * self.count).sum() / total) for part in (self.accuracy, self.confidence))
-        return f"{self.brief}; accuracy {right:.1%}, confidence {sure:.1%}".replace("%", " %")
+        return f"{self.brief}; accuracy {right:.1%}, mean confidence {sure:.1%}".replace("%", " %")
 
     @property
     def brief(self) -> str:
-        """The main number, as text for small panels."""
+        """The main number, for small panels."""
         return f"ECE {self.ece:.3f}"
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure."""
+        """Draw into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax, style.SQUARE), style.current()
         share = self.count / self.count.sum()
         width = 0.8 * np.minimum(np.diff(self.confidence, prepend=-1.0), np.diff(self.confidence, append=2.0))
@@ -101,7 +101,7 @@ class ReliabilityDiagram:
         size = 20 + 60 * np.sqrt(share)
         for which, colour, marker, label in (
             (~off, now.model, "o", "accuracy"),
-            (off, now.rival, "D", "off by more than chance"),
+            (off, now.rival, "D", "accuracy outside this range"),
         ):
             if which.any():
                 places = self.confidence[which], self.accuracy[which]
@@ -109,13 +109,13 @@ class ReliabilityDiagram:
         last = -1.0
         behind = {"facecolor": now.background, "edgecolor": "none", "pad": 0.6}
         for x, height, number in zip(self.confidence, share, self.count, strict=True):
-            if x - last < ROOM:  # else it would lie over the one before
+            if x - last < ROOM:  # it would overlap the one before
                 continue
             last = x
             style.annotate(ax, f"{number:,}", (x, height), (0, 2), ha="center", fontsize="xx-small", bbox=behind)
         style.square_of_percents(ax, reach=1.02)
-        ax.set_xlabel("confidence: probability of the chosen class")
-        ax.set_ylabel("share of points that are right")
+        ax.set_xlabel("confidence: probability of the predicted class")
+        ax.set_ylabel("accuracy: share of correct points")
         style.headline(ax, self.title, self.summary)
         style.legend_below(ax, 2)
         return ax

@@ -1,4 +1,4 @@
-"""A plot of the error that is left when the most uncertain points are dropped."""
+"""A plot of the mean error of the remaining points after the most uncertain ones are dropped."""
 
 from __future__ import annotations
 
@@ -19,26 +19,26 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
 TITLE = "Dropping the most uncertain points should lower the error"
-# Most points of a line that are drawn.
+# The largest number of points on a line.
 POINTS = 400
 
-# Fewest points kept that a line begins with, or a hundredth of all: a mean of fewer is noise. (Half, of very few.)
+# A line starts with at least this many points kept, and at least 1 % of all, because a mean of fewer is noise.
 FEWEST = 5
 
 
 @dataclass(frozen=True)
 class RetentionPlot:
-    """Mean error of the points kept, by kind of uncertainty, of N points.
+    """Mean error of the points kept, out of N points, for one or more measures of uncertainty.
 
     Args:
-        kept: Shares 1/N, 2/N, ..., 1.
-        curves: Mean error of the least uncertain points by kind of uncertainty, each (N,).
-        oracle: The same, had the largest errors been dropped first.
-        random: The same, had points been dropped at random: the mean error.
-        ratio: Prediction-rejection ratio by kind of uncertainty (1: oracle, 0: random), or None where all errors are equal.
-        score: Name of the error.
-        unit: Unit of the error; "%" where it is a share.
-        title: Title, which says what one should see.
+        kept: Fractions of points kept, 1/N, 2/N, ..., 1.
+        curves: Mean error of the points kept by name of the measure, such as "predictive entropy", each (N,).
+        oracle: The same if the largest errors are dropped first.
+        random: The same if points are dropped at random: the mean error of all points.
+        ratio: Prediction rejection ratio by name of the measure (1: oracle, 0: random); None if all errors are equal.
+        score: Name of the mean error.
+        unit: Unit of the error; "%" if it is a share.
+        title: The title.
     """
 
     kept: np.ndarray
@@ -60,25 +60,25 @@ class RetentionPlot:
         ignore_index: int | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Compare predictions with their targets.
+        """Return the plot of predictions and their targets.
 
-        Uncertainty and error are standard deviation and absolute error in regression, entropy and error rate in
-        classification.
+        For regression, it shows the mean absolute error by total standard deviation. For classification, it shows the
+        error rate by predictive entropy.
 
         Args:
             predictive: Predictions on test data.
             y: Test targets.
-            unit: Unit of the target of regression.
+            unit: Unit of the target, for regression.
             ignore_index: Class number of points to leave out.
-            title: Title, which says what one should see.
+            title: The title.
         """
         if isinstance(predictive, ClassificationPredictive):
             target, scored = classification_targets(predictive, y, ignore_index)
             wrong = (predictive.label != target)[scored].double()
-            uncertainty = {"entropy": predictive.entropy[scored]}
+            uncertainty = {"predictive entropy": predictive.entropy[scored]}
             return cls.of_arrays(uncertainty, wrong, score="error rate", unit="%", title=title)
         error = (regression_targets(predictive, y) - predictive.mean).abs().flatten()
-        uncertainty = {"standard deviation": finite_std(predictive).flatten()}
+        uncertainty = {"total standard deviation": finite_std(predictive).flatten()}
         return cls.of_arrays(uncertainty, error, score="mean absolute error", unit=unit, title=title)
 
     @classmethod
@@ -91,21 +91,21 @@ class RetentionPlot:
         unit: str | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Take one error per point, and one uncertainty or several kinds of uncertainty by name.
+        """Return the plot for one error per point, and one or more measures of uncertainty.
 
         Args:
-            uncertainty: Numbers that grow with uncertainty, (N,); or several such arrays by name.
+            uncertainty: A measure of uncertainty, such as an entropy, (N,); or several by name.
             error: Any loss that is not negative, (N,).
             score: Name of the mean error.
-            unit: Unit of the error; "%" shows shares as percents.
-            title: Title, which says what one should see.
+            unit: Unit of the error; "%" shows shares as percentages.
+            title: The title.
         """
         kinds = uncertainty if isinstance(uncertainty, Mapping) else {"uncertainty": uncertainty}
         if not kinds:
-            raise BayesNormError("uncertainty: is empty; at least one kind of uncertainty would work.")
+            raise BayesNormError("uncertainty is empty. Pass at least one measure of uncertainty.")
         errors = number_vector("error", error, infinite=False).detach()
         if bool((errors < 0).any()):
-            raise InputError(f"error: the least is {float(errors.min())}; absolute errors or losses would work.")
+            raise InputError(f"error must not be negative, got {float(errors.min())}. Pass absolute errors or losses.")
         found = {name: retention_curve(values, errors) for name, values in kinds.items()}
         ratios = {
             name: float(prediction_rejection_ratio(values, errors)) if bool(errors.min() < errors.max()) else None
@@ -125,20 +125,20 @@ class RetentionPlot:
 
     @property
     def summary(self) -> str:
-        """One line of text that says what was measured."""
-        parts = [f"{name}: {value:.0%}" for name, value in self.ratio.items() if value is not None]
+        """The main result in one line."""
+        parts = [f"{name} {value:.0%}" for name, value in self.ratio.items() if value is not None]
         if not parts:
             return "all errors are equal"
-        return f"share of the possible gain: {', '.join(parts)}".replace("%", " %")
+        return f"share of the possible error reduction: {', '.join(parts)}".replace("%", " %")
 
     @property
     def brief(self) -> str:
-        """The main number, as text for small panels."""
+        """The main number, for small panels."""
         ratios = [value for value in self.ratio.values() if value is not None]
-        return f"{max(ratios):.0%} of the possible gain".replace("%", " %") if ratios else ""
+        return f"{max(ratios):.0%} of the possible error reduction".replace("%", " %") if ratios else ""
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure."""
+        """Draw into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax), style.current()
         first = min(max(FEWEST, len(self.kept) // 100), (len(self.kept) + 1) // 2) - 1
         shown = first + spread_out(len(self.kept) - first, POINTS)
@@ -146,7 +146,12 @@ class RetentionPlot:
         ax.axhline(self.random, color=now.faint, linestyle="--", linewidth=1.4, label="dropped at random")
         ax.fill_between(dropped, self.oracle[shown], self.random, color=now.faint, alpha=0.1, linewidth=0)
         ax.plot(
-            dropped, self.oracle[shown], color=now.ink, linestyle=":", linewidth=1.8, label="largest errors dropped"
+            dropped,
+            self.oracle[shown],
+            color=now.ink,
+            linestyle=":",
+            linewidth=1.8,
+            label="largest errors dropped first",
         )
         for number, (name, curve) in enumerate(self.curves.items()):
             look = now.look(number)
@@ -158,8 +163,8 @@ class RetentionPlot:
         ax.set_xlim(0, 1)
         highest = max(self.random, *(float(curve[shown].max()) for curve in self.curves.values()))
         ax.set_ylim(0, 1.08 * highest or 1.0)
-        ax.set_xlabel("most uncertain points dropped")
-        ax.set_ylabel(style.with_unit(f"{self.score} of the rest", None if self.unit == "%" else self.unit))
+        ax.set_xlabel("fraction of points dropped, most uncertain first")
+        ax.set_ylabel(style.with_unit(f"{self.score} of kept points", None if self.unit == "%" else self.unit))
         style.headline(ax, self.title, self.summary)
         style.legend_below(ax, 3)
         return ax

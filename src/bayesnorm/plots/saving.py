@@ -1,4 +1,4 @@
-"""Pictures as files and as text for web pages."""
+"""Write figures as PNG files, or return them as SVG for web pages."""
 
 from __future__ import annotations
 
@@ -20,31 +20,31 @@ if TYPE_CHECKING:
 FONTS = "system-ui, -apple-system, 'Segoe UI', Roboto, 'Helvetica Neue', Arial, sans-serif"
 SVG = "{http://www.w3.org/2000/svg}"
 XLINK = "{http://www.w3.org/1999/xlink}"
-# Numbers with more digits than a hundredth of a point, which nobody sees.
+# Numbers with more than two decimals; a hundredth of a point is precise enough.
 LONG = re.compile(r"-?\d+\.\d{3,}")
 REFERENCE = re.compile(r"#([\w.-]+)")
 
 
 def save_figure(picture: Axes | Figure, path: Path | str, dpi: int = 150) -> None:
-    """Write the picture that axes belong to, or a figure, as PNG: whole or not at all."""
+    """Write a figure, or the figure of axes, as a PNG file; the file is written completely or not at all."""
     buffer = io.BytesIO()
     _figure(picture).savefig(buffer, format="png", dpi=dpi)
     write_bytes(Path(path), buffer.getvalue())
 
 
 def figure_svg(picture: Axes | Figure, *, prefix: str | None = None) -> str:
-    """Return the picture as an `<svg>` element to put into a web page.
+    """Return a figure as an `<svg>` element for a web page.
 
-    The same picture always gives the same text: no header, date or maker. Words stay words, in the reader's own font;
-    nothing in it changes the page around it.
+    The same figure always gives the same text, without header, date or creator. Text stays text, in the font of the
+    page. The element does not affect the rest of the page.
 
     Args:
-        picture: Axes, whose whole figure is meant, or a figure.
-        prefix: Text that its ids begin with; None takes a digest of the picture, so that different pictures never share
-            an id. Give one where the same picture comes twice in a page.
+        picture: A figure, or axes of a figure.
+        prefix: Prefix of the element's ids. [default: a digest of the figure, so that different figures never share
+            an id] Pass one if the same figure appears twice in a page.
     """
     if prefix is not None and not re.fullmatch(r"[A-Za-z][\w-]*", prefix):
-        raise BayesNormError(f"prefix must be a letter, then letters, digits and -, got {prefix!r}.")
+        raise BayesNormError(f"prefix must be a letter followed by letters, digits, - or _, got {prefix!r}.")
     figure = _figure(picture)
     nothing = dict.fromkeys(("Date", "Creator", "Format", "Type"))
     buffer = io.StringIO()
@@ -59,7 +59,7 @@ def figure_svg(picture: Axes | Figure, *, prefix: str | None = None) -> str:
     return text.replace(PLACEHOLDER, own)
 
 
-# Stands for the prefix until the text, and so its digest, is known.
+# A placeholder for the prefix until the digest of the text is known.
 PLACEHOLDER = "bayesnorm-id"
 
 
@@ -68,13 +68,13 @@ def _figure(picture: Axes | Figure) -> Figure:
     get_figure = getattr(picture, "get_figure", None)
     figure = get_figure(root=True) if get_figure else None
     if figure is None:
-        raise BayesNormError(f"picture must be what a plot's draw() returns, got a {type(picture).__name__}.")
+        raise BayesNormError(f"picture must be the result of a plot's draw(), got a {type(picture).__name__}.")
     found: Figure = figure
     return found
 
 
 def _make_inline(root: ElementTree.Element, figure: Figure) -> None:
-    """Give the root what a page needs, and remove the style sheet, which would apply to the whole page."""
+    """Set the attributes that a page needs, and remove the style sheet, which would apply to the whole page."""
     for parent in root.iter():
         for child in [child for child in parent if child.find(f"{SVG}style") is not None]:
             parent.remove(child)
@@ -103,7 +103,7 @@ def _titles(figure: Figure) -> list[str]:
 
 
 def _number_ids(root: ElementTree.Element) -> None:
-    """Keep only the ids that are referred to, numbered in the order in which they appear."""
+    """Remove ids that are not referenced, and number the others in order of appearance."""
     used = {
         name
         for element in root.iter()

@@ -1,4 +1,4 @@
-"""A plot of a segmented image with its uncertainty: image, label, prediction, uncertainty and errors of pixels, side by side."""
+"""A plot of a segmented image: image, label, prediction, errors and entropy or mutual information, side by side."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
-TITLE = "Uncertainty should lie on borders and on mistakes"
+TITLE = "High values should lie on object borders and on errors"
 DOUBTS = {
-    "entropy": "entropy",
+    "entropy": "predictive entropy",
     "mutual_information": "mutual information",
     "expected_entropy": "expected entropy",
 }
 
-# Colours of the classes: Okabe and Ito's, then Tol's muted ones; the class's name stands beside each.
+# Colours of the classes: Okabe and Ito's, then Tol's muted ones.
 COLOURS = (
     style.BLUE,
     style.ORANGE,
@@ -43,7 +43,7 @@ COLOURS = (
 )
 
 VOID, RIGHT, WRONG = "#808080", "#EDEDED", style.BLACK
-# Foot and height of the panels within the axes.
+# Bottom and height of the panels within the axes.
 BOX = (0.18, 0.74)
 
 
@@ -52,15 +52,15 @@ class SegmentationMaps:
     """Maps of one image.
 
     Args:
-        image: Red, green and blue from 0 to 1, (height, width, 3); or None, for a picture without it.
-        label: True class of every pixel, -1 for none, (height, width); or None.
+        image: Red, green and blue from 0 to 1, (height, width, 3); or None for no image.
+        label: True class of every pixel, -1 for no class, (height, width); or None.
         prediction: Most probable class, (height, width).
-        uncertainty: Uncertainty of every pixel in nats, (height, width).
-        uncertainty_name: Name of the kind of uncertainty.
-        most: The greatest uncertainty that there can be.
+        uncertainty: Entropy or mutual information of every pixel, in nats, (height, width).
+        uncertainty_name: Name of this quantity.
+        most: The largest possible value, ln(classes).
         classes: Names of the classes.
-        title: Title, which says what one should see.
-        scale: Uncertainty that gets the brightest colour; None for the greatest of this map.
+        title: The title.
+        scale: Value of the brightest colour; None for the largest value of this map.
     """
 
     image: np.ndarray | None
@@ -87,21 +87,21 @@ class SegmentationMaps:
         title: str = TITLE,
         scale: float | None = None,
     ) -> Self:
-        """Take one image of a batch.
+        """Return the maps of one image of a batch.
 
         Args:
-            image: The image as a person sees it: (height, width, 3), (height, width) or (3, height, width); whole
-                numbers to 255 or fractions to 1. None leaves it out.
+            image: The image before normalisation: (height, width, 3), (height, width) or (3, height, width), with
+                whole numbers up to 255 or fractions up to 1. None leaves it out.
             predictive: Predictions of a batch of images, (batch, class, height, width).
             y: True classes of the batch, (batch, height, width), or of this image, (height, width).
-            row: Number of the image in the batch.
-            uncertainty: "entropy" (all uncertainty), "mutual_information" (what more data could take away, epistemic) or
-                "expected_entropy" (the rest, aleatoric).
+            row: Index of the image in the batch.
+            uncertainty: "entropy" (predictive entropy: total), "mutual_information" (epistemic) or "expected_entropy"
+                (aleatoric).
             classes: Names of the classes.
-            ignore_index: Label of pixels that belong to no class, beside the likelihood's own.
-            title: Title, which says what one should see.
-            scale: Uncertainty in nats that gets the brightest colour: the same for maps that are compared (`draw_maps` sees
-                to it). None for the greatest uncertainty of this map.
+            ignore_index: Label of pixels without a class, in addition to the likelihood's.
+            title: The title.
+            scale: Value in nats of the brightest colour. Use the same for maps to compare; `draw_maps` does this.
+                [default: the largest value of this map]
         """
         if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 4:
             raise InputError(
@@ -112,9 +112,9 @@ class SegmentationMaps:
         if uncertainty not in DOUBTS:
             raise BayesNormError(f"uncertainty must be {' or '.join(map(repr, DOUBTS))}, got {uncertainty!r}.")
         if not -batch <= row < batch:
-            raise BayesNormError(f"row: {row} was given for {batch} images; 0 to {batch - 1} would work.")
+            raise BayesNormError(f"row must be from 0 to {batch - 1} for {batch} images, got {row}.")
         if classes is not None and len(classes) != number:
-            raise BayesNormError(f"classes: {len(classes)} names for {number} classes; one of each would work.")
+            raise BayesNormError(f"classes must have {number} names, one per class, got {len(classes)}.")
         return cls(
             image=None if image is None else _picture(image, height, width),
             label=None if y is None else _label(y, row, predictive, ignore_index),
@@ -129,25 +129,27 @@ class SegmentationMaps:
 
     @property
     def wrong(self) -> np.ndarray | None:
-        """Mask of the pixels that are labelled and wrong; None without labels."""
+        """Mask of the labelled pixels with a wrong prediction; None without labels."""
         return None if self.label is None else (self.label >= 0) & (self.label != self.prediction)
 
     @property
     def summary(self) -> str:
-        """One line of text that says what was measured."""
+        """The main result in one line."""
         if self.label is None or self.wrong is None:
             return f"mean {self.uncertainty_name} {self.uncertainty.mean():.2f} nats"
         right = (self.label >= 0) & ~self.wrong
         if not (right.any() and self.wrong.any()):
-            return f"mean {self.uncertainty_name} {self.uncertainty.mean():.2f} nats; all labelled pixels are alike"
+            all_are = "all labelled pixels are correct" if right.any() else "all labelled pixels are wrong"
+            outcome = all_are if right.any() or self.wrong.any() else "no pixel is labelled"
+            return f"mean {self.uncertainty_name} {self.uncertainty.mean():.2f} nats; {outcome}"
         found = float(auroc(self.uncertainty[right], self.uncertainty[self.wrong]))
         return (
-            f"mean {self.uncertainty_name}: {self.uncertainty[self.wrong].mean():.2f} nats where wrong, "
-            f"{self.uncertainty[right].mean():.2f} where right; AUROC {found:.2f}"
+            f"mean {self.uncertainty_name}: {self.uncertainty[self.wrong].mean():.2f} nats at wrong pixels, "
+            f"{self.uncertainty[right].mean():.2f} nats at correct ones; AUROC {found:.2f}"
         )
 
     def draw(self, ax: Axes | None = None) -> Axes:
-        """Draw into `ax`, or into a new figure: panels beside each other inside of it."""
+        """Draw the panels side by side into `ax` or a new figure, and return the axes."""
         panels = self.panels
         height, width = self.prediction.shape
         inch = 3.0
@@ -174,7 +176,7 @@ class SegmentationMaps:
 
     @property
     def panels(self) -> list[str]:
-        """Names of what there is to show, from left to right."""
+        """Names of the panels, from left to right."""
         labelled = self.label is not None
         return [
             *(["image"] if self.image is not None else []),
@@ -185,14 +187,14 @@ class SegmentationMaps:
         ]
 
     def show(self, ax: Axes, name: str) -> Any:
-        """Draw one of the panels into axes of its own, and return the picture."""
+        """Draw one panel into axes, and return the drawn image."""
         if name == self.uncertainty_name:
             most = self.scale or float(self.uncertainty.max()) or self.most
             return ax.imshow(self.uncertainty, cmap="magma", vmin=0, vmax=most, interpolation="nearest")
         return ax.imshow(self._panel(name), interpolation="nearest")
 
     def _panel(self, name: str) -> np.ndarray:
-        """Return the image, the classes or the errors of a panel as colours."""
+        """Return the colours of a panel: the image, the classes or the errors."""
         from matplotlib.colors import to_rgb
 
         if name == "image":
@@ -207,11 +209,11 @@ class SegmentationMaps:
         )
         shown = self.prediction if name == "prediction" else self.label
         assert shown is not None
-        return colours[shown]  # -1, no class, is the last
+        return colours[shown]  # -1, no class, selects the last colour
 
 
 def name_classes(place: Axes | Figure, maps: Sequence[SegmentationMaps], **options: Any) -> None:
-    """Draw a legend of the classes that occur in maps of the same classes, and of what the errors' colours mean."""
+    """Draw a legend of the classes that occur in the maps, and of the colours of errors."""
     from matplotlib.patches import Patch
 
     given = [part for one in maps for part in (one.prediction, one.label) if part is not None]
@@ -238,37 +240,39 @@ def _picture(image: Any, height: int, width: int) -> np.ndarray:
         found = values.astype(float)
     except (TypeError, ValueError) as error:
         raise InputError(
-            f"image: {type(image).__name__} is no array of numbers; (height, width, 3) would work."
+            f"image must be an array of numbers of shape (height, width, 3), got {type(image).__name__}."
         ) from error
     if found.shape == (3, height, width):
         found = np.moveaxis(found, 0, -1)
     elif found.shape == (height, width):
         found = np.repeat(found[..., None], 3, axis=-1)
     if found.shape != (height, width, 3):
-        raise InputError(f"image: has shape {found.shape}; ({height}, {width}, 3), as the predictions, would work.")
+        raise InputError(
+            f"image must have shape ({height}, {width}, 3), the size of the predictions, got {found.shape}."
+        )
     if np.issubdtype(values.dtype, np.integer):
         found = found / 255
     if not (np.isfinite(found).all() and found.min() >= 0 and found.max() <= 1):
         raise InputError(
-            f"image: goes from {found.min():g} to {found.max():g}; colours from 0 to 1, or whole numbers to 255, would "
-            "work (before the network's own scaling)."
+            "image must have colours from 0 to 1, or whole numbers from 0 to 255, before any normalisation, got values "
+            f"from {found.min():g} to {found.max():g}."
         )
     return found
 
 
 def _label(y: Any, row: int, predictive: ClassificationPredictive, ignore_index: int | None) -> np.ndarray:
-    """Return the true classes of one image, -1 where a pixel has none, or raise an error."""
+    """Return the true classes of one image, -1 for pixels without a class, or raise an error."""
     shape, classes = tuple(predictive.label.shape), predictive.probs.shape[1]
     label = np.asarray(y.cpu() if isinstance(y, torch.Tensor) else y)
     if label.shape == shape:
         label = label[row]
     if label.shape != shape[1:]:
-        raise InputError(f"y: has shape {label.shape}; {shape} or {shape[1:]} would work.")
-    label = label.astype(int)  # bytes hold no -1
+        raise InputError(f"y must have shape {shape} or {shape[1:]}, got {label.shape}.")
+    label = label.astype(int)  # unsigned types have no -1
     label = np.where((label == ignore_index) | (label == predictive.ignore_index), -1, label)
     if label.max() >= classes or label.min() < -1:
         raise InputError(
-            f"y: holds classes {label.min()} to {label.max()}; 0 to {classes - 1} would work (ignore_index= names one "
-            "that is none)."
+            f"y must have classes from 0 to {classes - 1}, got {label.min()} to {label.max()}. Pass ignore_index= for "
+            "the label of pixels without a class."
         )
     return label

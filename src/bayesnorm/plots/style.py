@@ -1,6 +1,6 @@
-"""One visual language: light and dark themes of the Okabe-Ito colours, which colour-blind readers can tell apart.
+"""Light and dark themes in the Okabe-Ito colours, which colour-blind readers can distinguish.
 
-A plot asks `current()` for its colours when it samples, and bakes them in, so that it may be saved anywhere:
+A plot takes its colours from `current()` when it is drawn, and keeps them when it is saved later:
 
     with style.theme("dark"):
         ax = plot.draw()
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, YELLOW, BLACK = "#CC79A7", "#56B4E9", "#F0E442", "#000000"
 
-# Width and height in inches of a plot alone.
+# Width and height of a single plot, in inches.
 FIGURE = (7.0, 4.6)
 
-# Width and height in inches of a plot alone whose axes share one scale.
+# Width and height of a single plot with equal axes, in inches.
 SQUARE = (5.6, 5.2)
 
 
 class Look(NamedTuple):
-    """Colour, stroke and marker of one of several series: each of the three tells it from the others."""
+    """Colour, line style and marker of a series; no two series share any of the three."""
 
     colour: str
     stroke: str
@@ -43,20 +43,20 @@ class Look(NamedTuple):
 
 @dataclass(frozen=True)
 class Theme:
-    """The colours of everything that is drawn.
+    """The colours of a plot.
 
     Args:
         name: "light" or "dark".
         paper: Colour of the background.
         ink: Colour of text.
-        faint: Colour of axes, ticks and words of less weight.
+        faint: Colour of axes, ticks and less important text.
         grid: Colour of grid lines.
         dots: Colour of single observations.
-        model: Colour of what the predictive says: means, bands, uncertainty.
-        backdrop: Colour of many thin lines behind the model's.
-        rival: Colour of what the model is compared with, and of what is wrong.
+        model: Colour of the model: means, intervals and curves.
+        backdrop: Colour of many thin lines in the background.
+        rival: Colour of baselines and of errors.
         series: Colours of named series, the model's first.
-        transparent: Whether pictures have no background of their own.
+        transparent: Whether figures have no background.
     """
 
     name: str
@@ -72,13 +72,13 @@ class Theme:
     transparent: bool = False
 
     def look(self, number: int) -> Look:
-        """Return the look of the series with this number."""
+        """Return the look of a series by its number."""
         colour = self.series[number % len(self.series)]
         return Look(colour, STROKES[number % len(STROKES)], MARKERS[number % len(MARKERS)])
 
     @property
     def background(self) -> str:
-        """The colour to fill a figure with."""
+        """The background colour of a figure."""
         return "none" if self.transparent else self.paper
 
 
@@ -98,7 +98,7 @@ THEMES = {
         rival=VERMILION,
         series=(BLUE, ORANGE, GREEN, VERMILION, PURPLE, BLACK),
     ),
-    # Blue and black are too dark on dark paper: sky and yellow take their places.
+    # Blue and black are too dark on a dark background, so sky blue and yellow replace them.
     "dark": Theme(
         name="dark",
         paper="#15181C",
@@ -117,22 +117,22 @@ _CURRENT: ContextVar[Theme] = ContextVar("bayesnorm_theme", default=THEMES["ligh
 
 
 def current() -> Theme:
-    """Return the theme that a plot drawn now takes."""
+    """Return the theme of plots that are drawn now."""
     return _CURRENT.get()
 
 
 @contextmanager
 def theme(name: str = "light", *, transparent: bool = False) -> Iterator[Theme]:
-    """Use these colours for what is drawn inside the `with` block.
+    """Use a theme for plots that are drawn inside the `with` block.
 
     Args:
         name: "light" or "dark".
-        transparent: Whether to leave out the background, for a page that has its own.
+        transparent: Whether to leave out the background, for pages with their own.
     """
     if name not in THEMES:
         raise BayesNormError(f"name must be {' or '.join(map(repr, THEMES))}, got {name!r}.")
     chosen = replace(THEMES[name], transparent=transparent)
-    # Text that callers add themselves (legends, a figure's title) takes matplotlib's own defaults.
+    # Text that callers add (legends, figure titles) uses matplotlib's defaults.
     defaults = {
         "text.color": chosen.ink,
         "axes.labelcolor": chosen.ink,
@@ -152,7 +152,7 @@ def theme(name: str = "light", *, transparent: bool = False) -> Iterator[Theme]:
 
 
 def matplotlib() -> Any:
-    """Import and return matplotlib, or raise an error that says how to get it."""
+    """Import and return matplotlib, or raise an error that says how to install it."""
     try:
         import matplotlib.figure
         import matplotlib.ticker
@@ -163,14 +163,14 @@ def matplotlib() -> Any:
 
 
 def new_figure(size: tuple[float, float]) -> Figure:
-    """Make a figure of this width and height in inches that belongs to no window."""
+    """Return a new figure of this width and height in inches, without a window."""
     figure: Figure = matplotlib().figure.Figure(figsize=size)
     figure.set_layout_engine("constrained", w_pad=0.09, h_pad=0.09)
     return figure
 
 
 def axes(ax: Axes | None, size: tuple[float, float] = FIGURE) -> Axes:
-    """Return the given axes, or those of a new figure, in the current theme and without needless lines."""
+    """Return the given axes, or those of a new figure, in the style of the current theme."""
     now = current()
     if ax is None:
         ax = new_figure(size).add_subplot()
@@ -191,7 +191,7 @@ def axes(ax: Axes | None, size: tuple[float, float] = FIGURE) -> Axes:
 
 
 def headline(ax: Axes, title: str, detail: str = "") -> None:
-    """Write what one should see and, below it in smaller type, what was measured."""
+    """Write the title and, below it in smaller type, the main result."""
     now = current()
     small = 0.833 * matplotlib().rcParams["font.size"]
     ax.set_title(title, color=now.ink, fontsize="medium", fontweight="bold", pad=7 + 1.5 * small if detail else 7)
@@ -201,24 +201,24 @@ def headline(ax: Axes, title: str, detail: str = "") -> None:
 
 
 def annotate(ax: Axes, text: str, at: tuple[float, float], offset: tuple[float, float], **options: Any) -> None:
-    """Write small, faint words above a place, so many points to its right and up."""
+    """Write small, faint text at an offset in points from a position."""
     settings = {"textcoords": "offset points", "va": "bottom", "color": current().faint, "fontsize": "small", **options}
     ax.annotate(text, at, offset, **settings)
 
 
-# Mark by which a figure of many panels finds the line below a headline.
+# The id of the line below a title, by which `draw_grid` finds it.
 DETAIL = "detail"
 
 
 def legend(ax: Axes, **options: Any) -> None:
-    """Draw a legend in the theme's ink, without a frame, and before what lies behind it."""
+    """Draw a legend in the theme's text colour, without a frame, in front of the data."""
     now = current()
     settings = {"fontsize": "small", "labelcolor": now.ink, "facecolor": now.paper, "edgecolor": "none", **options}
     ax.legend(framealpha=0.0 if now.transparent else 0.8, **settings).set_zorder(6)
 
 
 def legend_below(ax: Axes, columns: int, **options: Any) -> None:
-    """Draw a legend under the axis label, for axes that data may fill to any corner."""
+    """Draw a legend below the axis label, for axes whose corners may all contain data."""
     figure = ax.get_figure(root=True)
     assert figure is not None
     shift = matplotlib().transforms.ScaledTranslation(0, -38 / 72, figure.dpi_scale_trans)
@@ -227,12 +227,12 @@ def legend_below(ax: Axes, columns: int, **options: Any) -> None:
 
 
 def with_unit(what: str, unit: str | None) -> str:
-    """Write an axis label, such as "absolute error (MPa)"."""
+    """Return an axis label with its unit, such as "absolute error (MPa)"."""
     return f"{what} ({unit})" if unit else what
 
 
 def readable_axis(axis: Any) -> None:
-    """Write the numbers along a linear axis in full, with thousands set apart, unless somebody says otherwise."""
+    """Format the numbers of a linear axis with thousands separators, unless the axis has its own format."""
 
     def text(value: float, _: int) -> str:
         places = sorted(axis.get_majorticklocs())
@@ -244,12 +244,12 @@ def readable_axis(axis: Any) -> None:
 
 
 def percent_axis(axis: Any) -> None:
-    """Show the shares along an axis as percents."""
+    """Show shares on an axis as percentages."""
     axis.set_major_formatter(lambda share, _: percent(share))
 
 
 def square_of_percents(ax: Axes, reach: float = 1.0) -> None:
-    """Show shares along both axes, at the same scale, from 0 up to `reach`."""
+    """Show shares on both axes as percentages, at the same scale, from 0 to `reach`."""
     for axis in (ax.xaxis, ax.yaxis):
         percent_axis(axis)
     ax.set_xlim(0, reach)
@@ -258,5 +258,5 @@ def square_of_percents(ax: Axes, reach: float = 1.0) -> None:
 
 
 def percent(share: float) -> str:
-    """Write a share as people do: 0.95 is 95 %."""
+    """Return a share as a percentage: 0.95 is "95 %"."""
     return f"{round(100 * share, 6):g} %"

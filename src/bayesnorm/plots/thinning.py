@@ -1,4 +1,4 @@
-"""A choice of some of many points to show."""
+"""Choose a part of many points to draw."""
 
 from __future__ import annotations
 
@@ -6,5 +6,5 @@ import numpy as np
 
 
 def spread_out(count: int, most: int) -> np.ndarray:
-    """Return at most `most` of the numbers 0 ... count - 1, evenly spaced, the first and the last among them."""
+    """Return at most `most` of the numbers 0 ... count - 1, evenly spaced, including the first and the last."""
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))

@@ -1,4 +1,4 @@
-"""A plot of whether errors grow with the uncertainty: test points by predicted standard deviation (Teye et al., 2018)."""
+"""A plot of errors of test points sorted by total standard deviation (Teye et al., 2018)."""
 
 from __future__ import annotations
 
@@ -21,34 +21,34 @@ from .thinning import spread_out
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
 
-TITLE = "Where uncertainty is large, errors should be large"
+TITLE = "Errors should grow with the total standard deviation"
 LEVELS = (0.5, 0.95)
-# Standard deviations from a normal's mean to the edges of its central intervals.
+# Half the width of a normal's central interval, in standard deviations, by level.
 QUANTILES = {level: NormalDist().inv_cdf((1 + level) / 2) for level in LEVELS}
 
-# Most points at which bands and lines are drawn; the running mean at each is still that of all rows.
+# The largest number of points of intervals and lines; the running mean is still computed from all points.
 BAND_POINTS = 300
 
-# Most single errors that are drawn.
+# The largest number of single errors that are drawn.
 DOTS = 800
 
 
 @dataclass(frozen=True)
 class UncertaintyErrorPlot:
-    """Errors and uncertainty of N test points, sorted by predicted standard deviation.
+    """Errors of N test points, sorted by total standard deviation.
 
     Args:
-        std: Predicted standard deviations, rising, (N,).
-        error: Target less predictive mean, in that order, (N,).
+        std: Total standard deviations in increasing order, (N,).
+        error: Target minus predictive mean, in the same order, (N,).
         running: Running mean of the absolute errors, (N,).
         window: Number of points in each running mean; fewer near the ends.
-        at: Places in that order at which the bands are known, (P,).
-        bands: Central intervals about the mean by level: (lower, upper), each (P,).
+        at: Positions in this order at which the intervals are computed, (P,).
+        bands: Central intervals around the mean by level: (lower, upper), each (P,).
         inside: Share of all targets inside the interval, by level.
-        constant_std: Standard deviation of the constant-uncertainty baseline, or None.
-        target: Name of what is predicted.
+        constant_std: Standard deviation of the constant baseline, or None.
+        target: Name of the target.
         unit: Unit of the target.
-        title: Title, which says what one should see.
+        title: The title.
     """
 
     std: np.ndarray
@@ -75,17 +75,17 @@ class UncertaintyErrorPlot:
         window: int | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Compare predictions with their targets; of several outputs per row, each counts as a point.
+        """Return the plot of predictions and their targets; every output of an example is a point.
 
         Args:
             predictive: Predictions on test data.
             y: Test targets.
-            constant_std: The baseline's standard deviation: the root of what `metrics.constant_variance` finds on
-                validation data.
-            target: Name of what is predicted, for the axis.
+            constant_std: Standard deviation of the constant baseline: the square root of `metrics.constant_variance`
+                on validation data.
+            target: Name of the target, for the axis.
             unit: Unit of the target.
-            window: Number of points in a running mean; None for a fifteenth of all, at least 9.
-            title: Title, which says what one should see.
+            window: Number of points in a running mean. [default: a fifteenth of all, at least 9]
+            title: The title.
         """
         targets = regression_targets(predictive, y).flatten()
         middle, std = predictive.mean.flatten(), finite_std(predictive).flatten()
@@ -116,13 +116,15 @@ class UncertaintyErrorPlot:
         window: int | None = None,
         title: str = TITLE,
     ) -> Self:
-        """Take errors (target less mean) and predicted standard deviations, with a Gaussian's bands."""
+        """Return the plot for errors (target minus mean) and standard deviations, with Gaussian intervals."""
         errors = number_vector("error", error, infinite=False)
         stds = number_vector("std", std, infinite=False)
         if errors.shape != stds.shape:
-            raise InputError(f"error and std: {len(errors)} and {len(stds)} numbers; one of each per row would work.")
+            raise InputError(
+                f"error and std must have one number each per point, got {len(errors)} and {len(stds)} numbers."
+            )
         if bool((stds < 0).any()):
-            raise InputError(f"std: the least is {float(stds.min())}; numbers that are not negative would work.")
+            raise InputError(f"std must not be negative, got {float(stds.min())}.")
         if constant_std is not None:
             constant_std = require_positive("constant_std", constant_std)
         points = len(stds)
@@ -149,7 +151,7 @@ class UncertaintyErrorPlot:
 
     @property
     def rank_correlation(self) -> float | None:
-        """Spearman's rank correlation of uncertainty and absolute error; None where either never varies."""
+        """Spearman's rank correlation of standard deviation and absolute error; None if either is constant."""
         try:
             return float(spearman(self.std, np.abs(self.error)))
         except InputError:
@@ -157,25 +159,25 @@ class UncertaintyErrorPlot:
 
     @property
     def summary(self) -> str:
-        """One line of text that says what was measured."""
-        held = ", ".join(f"{level:.0%} band holds {self.inside[level]:.0%}" for level in LEVELS).replace("%", " %")
-        return f"{held}; {self.brief}"
+        """The main result in one line."""
+        shares = (f"{level:.0%} interval covers {self.inside[level]:.0%}" for level in LEVELS)
+        return f"{', '.join(shares)}; {self.brief}".replace("%", " %")
 
     @property
     def brief(self) -> str:
-        """The main number, as text for small panels."""
+        """The main number, for small panels."""
         found = self.rank_correlation
         points = count(len(self.std), "point")
         return points if found is None else f"rank correlation {found:.2f} ({points})"
 
     def draw(self, ax: Axes | None = None, *, signed: bool = False) -> Axes:
-        """Draw into `ax`, or into a new figure: absolute errors, or signed ones."""
+        """Draw absolute errors, or signed ones, into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax), style.current()
         place = self.at + 1
         edges = {level: self._edges(level, signed) for level in LEVELS}
         for level, alpha, zorder in ((0.95, 0.2, 1.0), (0.5, 0.38, 1.1)):
             lower, upper = edges[level]
-            label = f"{style.percent(level)} predicted"
+            label = f"{style.percent(level)} interval"
             ax.fill_between(place, lower, upper, color=now.model, alpha=alpha, linewidth=0, zorder=zorder, label=label)
         error = self.error if signed else np.abs(self.error)
         shown = spread_out(len(error), DOTS)
@@ -198,31 +200,31 @@ class UncertaintyErrorPlot:
                 for level in LEVELS
                 for sign in ((1, -1) if signed else (1,))
             ):
-                label = "constant uncertainty, 50 and 95 %" if number == 0 else "_other edge"
+                label = "constant baseline, 50 % and 95 %" if number == 0 else "_other edge"
                 ax.axhline(height, color=now.rival, linestyle="--", linewidth=1.4, zorder=3, label=label)
         ax.set_xlim(1 - 0.01 * len(error), len(error) + 0.01 * len(error) + (len(error) == 1))
         ax.set_ylim(-top if signed else 0, top)
         ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True, nbins=7))
-        ax.set_xlabel("test points, from least to most uncertainty")
+        ax.set_xlabel("test points, sorted by total standard deviation")
         ax.set_ylabel(style.with_unit(" of ".join(filter(None, (what, self.target))), self.unit))
         style.headline(ax, self.title, self.summary)
         style.legend_below(ax, 3)
         return ax
 
     def _edges(self, level: float, signed: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return the band of a level, about 0 for signed errors and from 0 up for absolute ones."""
+        """Return the interval of a level: around 0 for signed errors, from 0 up for absolute ones."""
         lower, upper = self.bands[level]
         return (lower, upper) if signed else (np.zeros_like(upper), (upper - lower) / 2)
 
     def _top(self, edges: dict[float, tuple[np.ndarray, np.ndarray]]) -> float:
-        """Return where the axis ends: a few huge errors or doubts must not flatten the rest; they lie on the edge."""
+        """Return the end of the axis. A few huge values must not flatten the rest; they are drawn at the edge."""
         band, error = np.quantile(edges[0.95][1], 0.98), np.quantile(np.abs(self.error), 0.995)
         constant = QUANTILES[0.95] * (self.constant_std or 0.0)
         return float(max(band, error, constant) * 1.12) or 1.0
 
 
 def running_mean(values: np.ndarray, window: int) -> np.ndarray:
-    """Return the mean of the `window` values about each; near the ends, of those that there are."""
+    """Return the mean of the `window` values around each value; fewer near the ends."""
     sums = np.concatenate([[0.0], np.cumsum(values)])
     place = np.arange(len(values))
     first = np.maximum(place - window // 2, 0)
