@@ -101,7 +101,7 @@ def test_everything_is_drawn_and_labelled():
     plot = UncertaintyErrorPlot.of_arrays(error, std, 0.7, target="strength", unit="MPa")
     ax = plot.draw()
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels[:3] == ["95 % interval", "50 % predicted", "absolute error"]
+    assert labels[:3] == ["95 % interval", "50 % interval", "absolute error"]
     assert labels[-2:] == ["running mean", "constant baseline, 50 % and 95 %"]
     assert ax.get_ylabel() == "absolute error of strength (MPa)"
     assert ax.get_title() == plot.title
