@@ -34,7 +34,7 @@ SQUARE = (5.6, 5.2)
 
 
 class Look(NamedTuple):
-    """Colour, line style and marker of a series; no two series share any of the three."""
+    """Colour, line style and marker of a series; any one of the three identifies it."""
 
     colour: str
     stroke: str

@@ -47,7 +47,7 @@ def adapt(posterior: Posterior, x: Any, *, strength: float | None = None) -> Any
     given = None if strength is None else as_number(strength)
     if strength is not None and (given is None or not 0 <= given <= 1):
         raise BayesNormError(f"strength must be a number from 0 to 1, or None, got {strength!r}.")
-    over_statistics(posterior)  # which refuses what cannot be adapted
+    over_statistics(posterior)  # raises an error if the posterior cannot be adapted
     return _adapted(posterior, x, given)
 
 
