@@ -63,12 +63,13 @@ def column_words(column: ColumnDrift) -> str:
         if column.kind == "date" and before[:10] != now[:10]:
             before, now = before[:10], now[:10]  # the time of a median date does not help
         parts.append(f"median {before} in training, {now} now")
-        if column.shift is not None:
+        if column.shift:
             parts[-1] += (
                 f" ({'+' if column.shift >= 0 else '−'}{number(abs(column.shift), 2)} times the spread in training)"
             )
         if column.spread_ratio is not None:
-            parts.append(f"spread {number(column.spread_ratio, 2)} times as large")
+            spread = number(column.spread_ratio, 2)
+            parts.append("same spread" if spread == "1" else f"spread {spread} times as large")
     if column.kind != "category" and column.missing[0] != column.missing[1]:
         parts.append(f"missing in {percent(column.missing[0])} of training rows, {percent(column.missing[1])} now")
     if column.new_categories:

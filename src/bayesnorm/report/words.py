@@ -75,5 +75,8 @@ def column_of_numbers(values: Iterable[float], digits: int = 3, like: Iterable[f
 
 
 def unbroken(text: str) -> str:
-    """Keep a number and its percent or plus-minus sign on one line."""
-    return text.replace(" %", "\N{NO-BREAK SPACE}%").replace("± ", "±\N{NO-BREAK SPACE}")
+    """Keep a number and its percent or plus-minus sign on one line, and a p-value as well."""
+    text = text.replace(" %", "\N{NO-BREAK SPACE}%").replace("± ", "±\N{NO-BREAK SPACE}")
+    return text.replace("(p = ", "(p\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}").replace(
+        "(p < ", "(p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}"
+    )
