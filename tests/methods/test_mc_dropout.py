@@ -217,7 +217,7 @@ def test_bad_input():
         bn.MCDropout().fit(model, x).sample(0)
     with torch.no_grad():
         model[0].weight[0, 0] = math.nan
-    with pytest.raises(NetworkError, match=r"model: 0.weight holds 1 NaN"):
+    with pytest.raises(NetworkError, match=r"model: 0.weight has 1 NaN"):
         bn.MCDropout().fit(model, x)
 
 

@@ -87,10 +87,10 @@ class BatchSizeChoice:
     def table(self) -> str:
         """Return the results as a text table, with the chosen size marked."""
         validated = self.rows[0].validation is not None
-        head = f"{'M':>8} {'ELBO':>14} {'log-likelihood':>15} {'KL':>12} {'epistemic':>10}"
+        head = f"{'batch size':>10} {'ELBO':>14} {'log-likelihood':>15} {'KL':>12} {'epistemic':>10}"
         lines = [head + (f" {'validation':>11}" if validated else "")]
         for row in self.rows:
-            line = f"{row.batch_size:>8g} {row.elbo:>14.1f} {row.log_likelihood:>15.1f} {row.kl:>12.1f}"
+            line = f"{row.batch_size:>10g} {row.elbo:>14.1f} {row.log_likelihood:>15.1f} {row.kl:>12.1f}"
             line += f" {row.uncertainty:>10.3g}"
             line += f" {row.validation:>11.4f}" if row.validation is not None else ""
             lines.append(line + (" <- chosen" if row is self.best else ""))
