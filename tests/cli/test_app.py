@@ -72,9 +72,13 @@ def test_commands_that_have_moved_say_where(refuses, arguments, way):
     [
         (PermissionError(13, "Permission denied", "a.csv"), 1, "error: Permission denied (a.csv).\n"),
         (OSError("odd"), 1, "error: odd.\n"),
-        (MemoryError(), 1, "error: there is not enough memory; fewer rows would work.\n"),
+        (MemoryError(), 1, "error: Not enough memory. Use fewer rows.\n"),
         (package.BayesNormError("a:\n b; c."), 1, "error: a: b; c.\n"),
-        (ZeroDivisionError("oh"), 1, "error: unexpected ZeroDivisionError: oh (bayesnorm --debug ... shows where).\n"),
+        (
+            ZeroDivisionError("oh"),
+            1,
+            "error: Unexpected ZeroDivisionError: oh (run bayesnorm --debug ... to see the traceback).\n",
+        ),
         (KeyboardInterrupt(), 130, "interrupted\n"),
         (typer.Abort(), 130, "interrupted\n"),
     ],
@@ -94,7 +98,7 @@ def test_debug_shows_where(bayesnorm, monkeypatch):
     ended = bayesnorm("--debug", "data", "path")
     assert ended.code == 1
     assert ended.err.startswith("Traceback")
-    assert "error: unexpected ZeroDivisionError" in ended.err
+    assert "error: Unexpected ZeroDivisionError" in ended.err
 
 
 def python(*arguments):

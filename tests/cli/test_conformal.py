@@ -96,7 +96,7 @@ def test_a_report_of_intervals_without_an_end(bayesnorm, tmp_path):
     test = report_from_values(json.loads(text)).test
     assert test.inside.all()
     assert np.isinf(test.lower).all()
-    assert "4 of 4 intervals have no end" in fitted.err
+    assert "4 of 4 intervals are infinite" in fitted.err
     assert bayesnorm("report", fitted.run).code == 0
     page = (fitted.run / "report.html").read_text()
     assert "−∞" in page

@@ -91,7 +91,7 @@ def test_get_prints_files_and_says_what_is_missing(bayesnorm, data_folder, tmp_p
     assert asked == [("uci", tmp_path, False), ("uci", None, True)]
     ended = bayesnorm("data", "get", "imagenet")
     assert ended.code == 2
-    assert "NAME: 'imagenet' was given; one of cifar10, cifar100, mnist" in ended.err
+    assert "NAME must be one of cifar10, cifar100, mnist" in ended.err
 
 
 def test_get_shows_progress_on_a_terminal(bayesnorm, monkeypatch):
@@ -148,7 +148,7 @@ def test_csv_of_a_uci_set(bayesnorm, yacht, tmp_path):
     X, y = yacht
     out = tmp_path / "yacht.csv"
     ended = bayesnorm("data", "csv", "yacht", "--out", out)
-    assert (ended.code, ended.err) == (0, f"wrote 4 rows and 4 columns to {out}\n")
+    assert (ended.code, ended.err) == (0, f"Wrote 4 rows and 4 columns to {out}.\n")
     header, *rows = read(out)
     assert header == ["x1", "x2", "x3", "y"]
     assert np.array_equal(np.array(rows, float), np.column_stack([X, y]))
@@ -187,7 +187,7 @@ def test_csv_overwrites_only_when_told(bayesnorm, refuses, yacht, tmp_path):
     out = tmp_path / "yacht.csv"
     out.write_text("mine")
     line = refuses("data", "csv", "yacht", "--out", out)
-    assert line == f"error: --out: {out} is there already; --force, or another name, would work.\n"
+    assert line == f"error: --out: {out} exists already. Use --force to overwrite it, or choose another name.\n"
     assert out.read_text() == "mine"
     assert bayesnorm("data", "csv", "yacht", "--out", out, "--force").code == 0
     assert len(read(out)) == 5

@@ -42,7 +42,7 @@ def test_rows_from_elsewhere(bayesnorm, regression_run, moved, tmp_path):
     assert "100 % of rows hold a category that training did not have" in ended.out
     assert "times the usual spread" in ended.out
     (single,) = [line for line in ended.out.splitlines() if line.startswith("single rows")]
-    reason = "town is 'Atlantis', which training never had (25)"  # the same that `predict` has in each row
+    reason = "town is 'Atlantis', which does not occur in training (25)"  # the same that `predict` has in each row
     assert "25 of 25 rows (100 %) are unlike the training rows, each by itself: " in single
     assert reason in single
     text = page.read_text()
@@ -55,11 +55,11 @@ def test_exit_code_and_json(bayesnorm, regression_run, moved, tmp_path):
     page = tmp_path / "page.html"
     ended = bayesnorm("drift", regression_run.run, moved, "--out", page, "--json", "--fail-on-drift")
     assert ended.code == 3
-    assert "is unlike the training rows, and --fail-on-drift was given" in ended.err
+    assert "have drifted from the training rows (--fail-on-drift: exit code 3)." in ended.err
     told = json.loads(ended.out)
     assert told["drifted"] is True
     assert told["p_value"] < 1e-6
-    assert told["reason"]["town is 'Atlantis', which training never had"] == 25
+    assert told["reason"]["town is 'Atlantis', which does not occur in training"] == 25
     assert set(told["moved"]) == {"area", "town"}
     assert told["found"]["network"]["layers"]
     assert told["out"] == str(page)
@@ -82,10 +82,10 @@ def test_predict_says_it_in_one_line(bayesnorm, regression_run, like, moved, tmp
     out = tmp_path / "out.csv"
     assert bayesnorm("predict", regression_run.run, like).err == ""
     ended = bayesnorm("predict", regression_run.run, like, "--out", out)
-    assert ended.err.splitlines()[-1] == "taken together, the rows are like the training rows"
+    assert ended.err.splitlines()[-1] == "No drift: the rows as a whole are like the training rows."
     *_, first, line = bayesnorm("predict", regression_run.run, moved).err.splitlines()
-    assert "rows are unlike the training rows: " in first
-    assert line.startswith("taken together, the rows are unlike the training rows; moved: ")
+    assert "rows are unusual compared with the training rows: " in first
+    assert line.startswith("Drift: the rows as a whole differ from the training rows. Columns that changed: ")
     assert "`bayesnorm drift " in line
     told = json.loads(bayesnorm("predict", regression_run.run, moved, "--out", out, "--force", "--json").out)
     assert told["drift"]["drifted"] is True
@@ -97,9 +97,9 @@ def test_a_run_of_an_earlier_version(bayesnorm, refuses, regression_run, moved, 
     model = tabular.load(run / "model.bayesnorm")
     model.training_columns_ = model.ranges_ = None
     model.save(run / "model.bayesnorm")
-    assert "fitted by an earlier version" in (line := refuses("drift", run, moved))
-    assert "again would work" in line
-    assert "taken together" not in (ended := bayesnorm("predict", run, moved)).err
+    assert "an earlier version fitted this estimator" in (line := refuses("drift", run, moved))
+    assert "Fit it again." in line
+    assert "rift: the rows" not in (ended := bayesnorm("predict", run, moved)).err
     assert ended.code == 0
 
 

@@ -25,8 +25,8 @@ def test_all_of_few_rows_judge(bayesnorm, tmp_path, monkeypatch, target):
     data = write_csv(tmp_path / "t.csv", houses(30))
     ended = bayesnorm("fit", data, "--target", target, "--out", tmp_path / "run", *QUICK[:4])
     assert ended.code == 0, ended.err
-    assert "30 rows are too few to hold some out: each is judged by networks that did not see it." in ended.err
-    assert "30 to train on, each held out once in cross-validation" in ended.out
+    assert "30 rows are too few for a held-out set. The model is tested by cross-validation instead." in ended.err
+    assert "30 for training, each held out once in cross-validation" in ended.out
     assert "Next: " in ended.out
     facts = json.loads((tmp_path / "run" / "run.json").read_text())
     assert facts["rows"] == {"training": 30, "test": 30, "cross_validated": True}

@@ -57,7 +57,7 @@ def test_decimal_commas_between_tabs(read):
 )
 def test_numbers_with_commas_are_never_taken_for_categories(read, text, name):
     with pytest.raises(
-        InputError, match=r"the column 'a' holds numbers with commas, such as '1,.*decimal point"
+        InputError, match=r"column 'a' contains numbers with commas, such as '1,.*decimal point"
     ) as caught:
         read(text, name)
     assert "\n" not in str(caught.value)
@@ -97,7 +97,7 @@ def test_what_is_written_in_no_other_way(cells):
 @pytest.mark.parametrize("odd", ["x", "€5", "1.2,3", "5%"])
 def test_other_signs_and_words_among_written_numbers_are_never_categories(tmp_path, odd):
     column = pd.DataFrame({"a": ["$5", "$6", "$7", odd]})
-    with pytest.raises(InputError, match=f"the column 'a' holds numbers, but '{odd}' in row 3"):
+    with pytest.raises(InputError, match=f"column 'a' contains numbers, but '{odd}' in row 3"):
         typed(column, tmp_path, written=written_columns(column, "."))
 
 
@@ -107,7 +107,7 @@ def test_later_numbers_are_written_as_in_training(tmp_path):
     frame, _ = typed(given, tmp_path, kinds=kinds, decimal=",", written=written)
     assert frame.iloc[0].tolist() == [1.5, 1000, 1234.5]
     for name, cell in (("a", 0.05), ("a", "5"), ("b", "5 €"), ("c", "$5")):
-        with pytest.raises(InputError, match=f"the column '{name}' holds numbers.* in training, but"):
+        with pytest.raises(InputError, match=f"column '{name}' contains numbers.* in training, but"):
             typed(pd.DataFrame({name: [cell]}), tmp_path, kinds=kinds, written=written)
 
 
@@ -127,7 +127,7 @@ def test_thousands_points_beside_decimal_commas(read):
 
 def test_a_point_among_decimal_commas_is_no_decimal_point(read):
     text = "a;b\n" + "1,5;x\n" * 100 + "1.234;y\n"
-    with pytest.raises(InputError, match=r"the column 'a' holds numbers, but '1.234' in row 101"):
+    with pytest.raises(InputError, match=r"column 'a' contains numbers, but '1.234' in row 101"):
         read(text)
 
 

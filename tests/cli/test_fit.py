@@ -103,12 +103,15 @@ def test_held_out_rows_are_predicted_once(fit, monkeypatch):
 
 
 def test_what_a_regression_says(regression_run):
-    assert "regression: price is a number with 80 different values (--task says otherwise)" in regression_run.err
-    assert "training on 64 rows, holding out 16" in regression_run.err
+    assert (
+        "Task: regression, because price is numeric with 80 different values (use --task to override)."
+        in regression_run.err
+    )
+    assert "Training on 64 rows, with 16 rows held out." in regression_run.err
     for word in (
         "error (RMSE)",
         "error with uncertainty (CRPS)",
-        "worth of the uncertainty",
+        "uncertainty skill",
         "90 % intervals",
         "time",
         "report",
@@ -125,8 +128,8 @@ def test_what_a_classification_leaves_and_says(classification_run):
     right = [row["predicted"] == row["y"] for row in rows]
     assert np.mean(right) == pytest.approx(facts["scores"]["accuracy"])
     assert all(abs(sum(float(row[f"p({name})"]) for name in facts["classes"]) - 1) < 2e-4 for row in rows)
-    assert "classification: town is text, with 3 different values" in classification_run.err
-    for word in ("right", "negative log likelihood", "calibration error (ECE)"):
+    assert "Task: classification, because town is text with 3 different values" in classification_run.err
+    for word in ("accuracy", "negative log likelihood", "calibration error (ECE)"):
         assert word in classification_run.out
 
 
@@ -186,7 +189,7 @@ def test_fast_tries_one_setting_on_the_device_that_is_named(fit, facts, tmp_path
 def test_task_overrides_the_guess(fit, facts, table):
     ended = fit("--task", "regression", "--drop", "price", target="age")
     assert ended.code == 0
-    assert "--task says otherwise" not in ended.err
+    assert "use --task to override" not in ended.err
     assert facts()["task"] == "regression"
 
 
@@ -197,9 +200,9 @@ def test_quiet_says_nothing(fit):
 
 def test_max_rows(fit, facts):
     ended = fit("--max-rows", 30)
-    assert "30 of 40 rows were drawn at random (--max-rows)." in ended.err
+    assert "30 of 40 rows were sampled at random (--max-rows)." in ended.err
     assert facts()["rows"] == {"training": 24, "test": 6}
-    assert facts()["warnings"] == ["30 of 40 rows were drawn at random (--max-rows)."]
+    assert facts()["warnings"] == ["30 of 40 rows were sampled at random (--max-rows)."]
 
 
 def test_without_what_reports_need(fit, tmp_path, monkeypatch):

@@ -28,7 +28,7 @@ def test_a_run_is_replaced_only_when_told(fit, refuses, table, tmp_path):
     arguments = ("fit", table, "--target", "price", "--out", tmp_path / "run", "--quiet", *QUICK)
     assert fit("--quiet").code == 0
     (tmp_path / "run" / "mark").touch()
-    assert "holds a run already; --force, or another name, would work" in refuses(*arguments)
+    assert "already contains a run. Use --force to replace it, or choose another name" in refuses(*arguments)
     assert (tmp_path / "run" / "mark").exists()
     assert fit("--quiet", "--force").code == 0
     assert not (tmp_path / "run" / "mark").exists()
@@ -39,7 +39,7 @@ def test_what_is_no_run_is_never_replaced(refuses, table, tmp_path):
     arguments = ("fit", table, "--target", "price", "--out", tmp_path / "run", "--force", *QUICK)
     (tmp_path / "run").mkdir()
     (tmp_path / "run" / "thesis.txt").touch()
-    assert "is there and is no run; another name would work" in refuses(*arguments)
+    assert "exists and is not a run of `bayesnorm fit`. Choose another name" in refuses(*arguments)
     (tmp_path / "run" / "thesis.txt").rename(tmp_path / "thesis.txt")
     (tmp_path / "run").rmdir()
     (tmp_path / "run").write_text("a file")
@@ -119,7 +119,7 @@ def test_a_run_whose_successor_was_killed_while_taking_its_place_comes_back(regr
         ended.wait()
     shutil.copytree(regression_run.run, tmp_path / f".run.partial-{socket.gethostname()}~{ended.pid}-old")
     line = refuses("fit", table, "--target", "price", "--out", tmp_path / "run", "--quiet", *QUICK)
-    assert "holds a run already" in line
+    assert "already contains a run" in line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv", "run"]
     assert (tmp_path / "run" / "model.bayesnorm").exists()
 

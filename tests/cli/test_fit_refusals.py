@@ -38,37 +38,37 @@ def keep(rows):
 @pytest.mark.parametrize(
     ("change", "options", "code", "message"),
     [
-        (keep(0), (), 1, "holds names, but no rows"),
-        (keep(1), (), 1, "1 row has a 'price'; at least 12 would work"),
-        (keep(11), (), 1, "11 rows have a 'price'; at least 12 would work"),
-        (set_target(""), (), 1, "no row has a 'price'"),
-        (set_target("7"), (), 1, "--target: 'price' is 7 in every row; a column that differs would work"),
-        (set_cell(3, 3, "much"), (), 1, "the column 'price' holds numbers, but 'much' in row 3"),
-        (set_cell(3, 3, "inf"), (), 1, "the column 'price' holds 'inf' in row 3, which is infinite"),
-        (set_cell(3, 0, "large"), (), 1, "the column 'area' holds numbers, but 'large' in row 3"),
-        (set_cell(0, 1, "area"), (), 1, "the column 'area' is there twice; rename one"),
+        (keep(0), (), 1, "has column names, but no rows"),
+        (keep(1), (), 1, "only 1 row has a value in 'price'. Pass at least 12 such rows"),
+        (keep(11), (), 1, "only 11 rows have a value in 'price'. Pass at least 12 such rows"),
+        (set_target(""), (), 1, "no row has a value in 'price'"),
+        (set_target("7"), (), 1, "'price' is 7 in every row, so there is nothing to predict. Choose another column"),
+        (set_cell(3, 3, "much"), (), 1, "column 'price' contains numbers, but 'much' in row 3"),
+        (set_cell(3, 3, "inf"), (), 1, "column 'price' contains 'inf' in row 3, which is infinite"),
+        (set_cell(3, 0, "large"), (), 1, "column 'area' contains numbers, but 'large' in row 3"),
+        (set_cell(0, 1, "area"), (), 1, "has two columns called 'area'. Rename one"),
         (None, ("--target", "pirce"), 1, "--target: ", ),
-        (None, ("--drop", "colour"), 1, "has no column 'colour'. It has area, age, town, price."),
+        (None, ("--drop", "colour"), 1, "has no column 'colour'. Its columns are area, age, town, price."),
         (None, ("--categorical", "twon"), 1, "--categorical: "),
         (None, ("--drop", "price"), 2, "--drop: 'price' is the target"),
-        (None, ("--drop", "area", "--drop", "age", "--drop", "town"), 1, "has no column beside 'price'"),
-        (None, ("--target", "town", "--task", "regression"), 1, "'town' holds text such as"),
-        (None, ("--task", "classification"), 1, "'price' has 40 different values in 40 rows, too many to be classes"),
-        (None, ("--target", "town", "--homoscedastic"), 1, "--homoscedastic: is for regression"),
-        (None, ("--target", "town", "--conformal"), 1, "--conformal: is for regression"),
+        (None, ("--drop", "area", "--drop", "age", "--drop", "town"), 1, "has no column to predict 'price' from"),
+        (None, ("--target", "town", "--task", "regression"), 1, "'town' contains text such as"),
+        (None, ("--task", "classification"), 1, "'price' has 40 different values in 40 rows, too many for classes"),
+        (None, ("--target", "town", "--homoscedastic"), 1, "--homoscedastic works only for regression"),
+        (None, ("--target", "town", "--conformal"), 1, "--conformal works only for regression"),
         (None, ("--members", "0"), 2, "Invalid value for '--members'"),
         (None, ("--device", "tpu"), 2, "Invalid value for '--device'"),
-        (None, ("--effective-batch-size", "frob"), 2, "--effective-batch-size: 'frob' was given; uncertainty, elbo or"),
-        (None, ("--effective-batch-size", "nll"), 2, "--effective-batch-size: 'nll' was given"),
-        (None, ("--hidden", "50,x"), 2, "--hidden: '50,x' was given; units per hidden layer, such as 128,128"),
-        (None, ("--test-fraction", "0.7"), 2, "--test-fraction: 0.7 was given; more than 0 and at most 0.5"),
-        (None, ("--test-fraction", "0.001"), 1, "--test-fraction: 0.001 of 40 rows is none"),
+        (None, ("--effective-batch-size", "frob"), 2, "positive number, got 'frob'"),
+        (None, ("--effective-batch-size", "nll"), 2, "must be cross-validated, elbo or a positive number, got 'nll'"),
+        (None, ("--hidden", "50,x"), 2, "--hidden must be the units of each hidden layer, such as 128,128, got '50,x'"),
+        (None, ("--test-fraction", "0.7"), 2, "--test-fraction must be a number above 0 and at most 0.5, got 0.7"),
+        (None, ("--test-fraction", "0.001"), 1, "--test-fraction: 0.001 of 40 rows is no row"),
         (None, ("--method", "magic"), 2, "Invalid value for '--method'"),
         (None, ("--seed", "-1"), 2, "Invalid value for '--seed'"),
         (None, ("--seed", str(2**32)), 2, "Invalid value for '--seed'"),
-        (None, ("--effective-batch-size", "-3"), 2, "--effective-batch-size: '-3' was given; uncertainty, elbo or a pos"),
-        (None, ("--effective-batch-size", "nan"), 2, "--effective-batch-size: 'nan' was given"),
-        (None, ("--max-size", "0.0001"), 1, "MiB, more than 0.0001; fewer rows, or --max-size"),
+        (None, ("--effective-batch-size", "-3"), 2, "elbo or a positive number, got '-3'"),
+        (None, ("--effective-batch-size", "nan"), 2, "elbo or a positive number, got 'nan'"),
+        (None, ("--max-size", "0.0001"), 1, "MiB, more than 0.0001 MiB. Use fewer rows, or raise --max-size"),
     ],
 )  # fmt: skip
 def test_refuses(refuses, tmp_path, change, options, code, message):
@@ -82,7 +82,7 @@ def test_refuses(refuses, tmp_path, change, options, code, message):
 
 def test_a_name_that_is_nearly_right_is_suggested(refuses, table, tmp_path):
     line = refuses("fit", table, "--target", "pirce", "--out", tmp_path / "run")
-    assert line.endswith("has no column 'pirce'; did you mean 'price'? It has area, age, town, price.\n")
+    assert line.endswith("has no column 'pirce'. Did you mean 'price'? Its columns are area, age, town, price.\n")
 
 
 def test_a_file_of_two_gibibytes_is_refused_unread(refuses, tmp_path):

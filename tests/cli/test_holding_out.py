@@ -46,7 +46,9 @@ def test_no_group_is_on_both_sides():
         assert 1 <= len(found.test) <= 16
         assert found.groups.tolist() == labels[found.train].tolist()
         assert "by ward" in found.told[0]
-    with pytest.raises(InputError, match="--group: 'ward' has 2 groups; three or more would work"):
+    with pytest.raises(
+        InputError, match=r"--group: column 'ward' has 2 different values\. Use a column with at least three groups"
+    ):
         held(group=Order("ward", np.array(["a", "b"] * 20)))
 
 
@@ -55,7 +57,7 @@ def test_classes_that_training_rows_lack_are_not_judged():
     found = held(y, Task.classification, 0.1, Order("", Y))
     assert found.test.tolist() == [37, 38]
     assert found.told[1] == "2 held-out rows of class 'z', which no training row has, were not judged."
-    with pytest.raises(InputError, match="--target: every row that is held out is 'z' or the like"):
+    with pytest.raises(InputError, match="--target: no held-out row has a class that occurs in training"):
         held(np.sort(y), Task.classification, 0.05, Order("", Y))
 
 
@@ -65,13 +67,13 @@ def test_from_the_command_line(bayesnorm, fit, facts, tmp_path, refuses):
     data = write_csv(tmp_path / "t.csv", lines)
     ended = fit("--time", "day", data=data)
     assert ended.code == 0, ended.err
-    assert "The last 8 rows, by day from 2024-02-21 on, were held out." in ended.err
+    assert "The last 8 rows (by day, from 2024-02-21 on) were held out." in ended.err
     assert facts()["warnings"][0].startswith("The last 8 rows")
     with (tmp_path / "run" / "test_predictions.csv").open() as file:
         assert {row["row"] for row in csv.DictReader(file)} == {str(row) for row in range(21, 29)}
     ended = fit("--group", "town", "--force", "--test-fraction", 0.3, data=data)
     assert ended.code == 0, ended.err
-    assert "town was left out: it says which rows belong together (--group). (--keep town uses it.)" in ended.err
+    assert "town was left out: it defines the groups (--group). (Use --keep town to include it.)" in ended.err
     assert "1 group of 3 by town" in ended.err
     assert [column["name"] for column in facts()["columns"]] == ["day", "area", "age"]
 

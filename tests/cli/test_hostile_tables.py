@@ -22,8 +22,8 @@ from bayesnorm.cli.tables import open_table
 from bayesnorm.cli.training_table import load_training_table
 
 HOUSE = {"area": "number", "town": "category"}
-NUMBER = "regression: price is a number with 48 different values (--task says otherwise)"
-CLASSES = "classification: churn is text, with 2 different values (--task says otherwise)"
+NUMBER = "Task: regression, because price is numeric with 48 different values (use --task to override)."
+CLASSES = "Task: classification, because churn is text with 2 different values (use --task to override)."
 
 
 @dataclass(frozen=True)
@@ -39,12 +39,12 @@ LEARNED = {
     "ids.csv": Says(
         [
             NUMBER,
-            "listing was left out: it holds text such as '7922e4ff-084c' that differs in most rows. "
-            "(--keep listing uses it.)",
-            "customer_id was left out: it is an id, a whole number of its own for every row. "
-            "(--keep customer_id uses it.)",
-            "address was left out: it holds text such as 'High Street 3' that differs in most rows. "
-            "(--keep address uses it.)",
+            "listing was left out: it contains text such as '7922e4ff-084c' that differs in most rows. "
+            "(Use --keep listing to include it.)",
+            "customer_id was left out: it is an id, with a different whole number in every row. "
+            "(Use --keep customer_id to include it.)",
+            "address was left out: it contains text such as 'High Street 3' that differs in most rows. "
+            "(Use --keep address to include it.)",
         ],
         HOUSE,
     ),
@@ -52,72 +52,87 @@ LEARNED = {
         [
             "1 column without a name in the first line was left out.",
             NUMBER,
-            "nr was left out: it counts the rows, from 1 to 48. (--keep nr uses it.)",
+            "nr was left out: it numbers the rows, from 1 to 48. (Use --keep nr to include it.)",
         ],
         {"year": "number", **HOUSE},
     ),
     "constant_and_empty.csv": Says(
         [
             NUMBER,
-            "country was left out: it is 'NL' in every row. (--keep country uses it.)",
+            "country was left out: it is 'NL' in every row. (Use --keep country to include it.)",
             "remarks was left out: it is empty.",
         ],
         HOUSE,
     ),
     "crowd.csv": Says([NUMBER], {"agent": "category", **HOUSE}),
     "copied_target.csv": Says(
-        [NUMBER, "price_cents is price in other units, or nearly. (--drop price_cents leaves it out.)"],
+        [
+            NUMBER,
+            "Possible leak: price_cents is (nearly) a linear function of price. "
+            "(Use --drop price_cents to leave it out.)",
+        ],
         {**HOUSE, "price_cents": "number"},
     ),
     "ranked_target.csv": Says(
-        [NUMBER, "value puts the rows in the order of price, or nearly. (--drop value leaves it out.)"],
+        [
+            NUMBER,
+            "Possible leak: value puts the rows in (nearly) the same order as price. "
+            "(Use --drop value to leave it out.)",
+        ],
         {**HOUSE, "value": "number"},
     ),
     "recoded_target.csv": Says(
-        [CLASSES, "segment alone tells churn right in all 48 rows. (--drop segment leaves it out.)"],
+        [
+            CLASSES,
+            "Possible leak: segment alone predicts churn correctly in all 48 rows. "
+            "(Use --drop segment to leave it out.)",
+        ],
         {"months": "number", "segment": "category"},
         "churn",
     ),
     "known_afterwards.csv": Says(
         [
             CLASSES,
-            "reason for leaving alone tells churn right in all 48 rows. (--drop 'reason for leaving' leaves it out.)",
+            "Possible leak: reason for leaving alone predicts churn correctly in all 48 rows. "
+            "(Use --drop 'reason for leaving' to leave it out.)",
         ],
         {"months": "number", "reason for leaving": "category"},
         "churn",
     ),
     "dates_iso.csv": Says([NUMBER], {"sold": "date", **HOUSE}),
     "dates_day_first.csv": Says(
-        [NUMBER, "sold holds dates such as '23/07/2022', which is read as 2022-07-23."], {"sold": "date", **HOUSE}
+        [NUMBER, "sold contains dates such as '23/07/2022', which is read as 2022-07-23."], {"sold": "date", **HOUSE}
     ),
     "dates_month_first.csv": Says(
-        [NUMBER, "sold holds dates such as '07/23/2022', which is read as 2022-07-23."], {"sold": "date", **HOUSE}
+        [NUMBER, "sold contains dates such as '07/23/2022', which is read as 2022-07-23."], {"sold": "date", **HOUSE}
     ),
     "dates_either_way.csv": Says(
-        [NUMBER, "sold was left out: it holds dates in more than one way, such as '1/19/2023' and '23/7/2022'."], HOUSE
+        [NUMBER, "sold was left out: it contains dates in more than one format, such as '1/19/2023' and '23/7/2022'."],
+        HOUSE,
     ),
     "dates_undecided.csv": Says(
         [
             NUMBER,
-            "sold holds dates such as '2.3.2022', which is read as 2022-03-02 (its cells do not tell; "
-            "--as sold=month-first says otherwise).",
+            "sold contains dates such as '2.3.2022', which is read as 2022-03-02 (a guess; "
+            "use --as sold=month-first to override).",
         ],
         {"sold": "date", **HOUSE},
     ),
     "dates_of_excel.csv": Says(
-        [NUMBER, "sale date holds dates such as '44765', which is read as 2022-07-23."], {"sale date": "date", **HOUSE}
+        [NUMBER, "sale date contains dates such as '44765', which is read as 2022-07-23."],
+        {"sale date": "date", **HOUSE},
     ),
     "times_of_day.csv": Says([NUMBER], {"viewed": "date", **HOUSE}),
-    "dollars.csv": Says([NUMBER, "price holds numbers such as '$440,800.00', which is read as 440800."], HOUSE),
-    "euros.csv": Says([NUMBER, "price holds numbers such as '440.800,00 €', which is read as 440800."], HOUSE),
+    "dollars.csv": Says([NUMBER, "price contains numbers such as '$440,800.00', which is read as 440800."], HOUSE),
+    "euros.csv": Says([NUMBER, "price contains numbers such as '440.800,00 €', which is read as 440800."], HOUSE),
     "percents.csv": Says(
-        [NUMBER, "rate holds numbers such as '10.0 %', which is read as 10."], {"rate": "number", **HOUSE}
+        [NUMBER, "rate contains numbers such as '10.0 %', which is read as 10."], {"rate": "number", **HOUSE}
     ),
     "two_currencies.csv": Says(
         [
             NUMBER,
-            "rent was left out: it holds amounts of more than one kind, such as '142 €' and '$83'. "
-            "(--keep rent uses it.)",
+            "rent was left out: it contains amounts in more than one unit, such as '142 €' and '$83'. "
+            "(Use --keep rent to include it.)",
         ],
         HOUSE,
     ),
@@ -129,38 +144,42 @@ LEARNED = {
     "quoted.csv": Says([NUMBER], HOUSE),
     "targets_missing.csv": Says(
         [
-            "8 rows without a value in price were left out. (Words such as NA, None and null are no values.)",
-            "regression: price is a number with 40 different values (--task says otherwise)",
+            "8 rows without a value in price were left out. (Cells such as NA, None and null count as missing.)",
+            "Task: regression, because price is numeric with 40 different values (use --task to override).",
         ],
         HOUSE,
     ),
     "stars.csv": Says(
-        ["classification: stars has only 5 different values (--task says otherwise)"], HOUSE, target="stars"
+        ["Task: classification, because stars has only 5 different values (use --task to override)."],
+        HOUSE,
+        target="stars",
     ),
     "formulas.csv": Says(
-        ["classification: kind is text, with 5 different values (--task says otherwise)"], {"area": "number"}, "kind"
+        ["Task: classification, because kind is text with 5 different values (use --task to override)."],
+        {"area": "number"},
+        "kind",
     ),
 }
 
 REFUSED = {
-    "archive.csv": "is a ZIP archive; unpack it first.",
-    "blank.csv": "holds nothing but blank lines; a table with names in its first line would work.",
-    "dates_with_words.csv": "the column 'sold' holds dates, but 'unknown' in row 1; mend or empty such cells, or give "
-    "--as 'sold'=date to take them for empty, --categorical 'sold', or --drop 'sold'.",
-    "eleven_rows.csv": "11 rows have a 'price'; at least 12 would work.",
-    "endless.csv": "the column 'area' holds 'inf' in row 10, which is infinite; a number, or an empty cell,",
-    "lists.jsonl": "the column 'rooms' holds list values, as in row 1; numbers or text, or --drop to leave it out,",
-    "long_line.csv": "rows have more cells than the first line has names; mend the file.",
-    "names_alone.csv": "holds names, but no rows; a table with rows would work.",
-    "names_as_target.csv": "--target: 'owner' has 48 different values in 48 rows, too many to be classes;",
-    "no_names.csv": "the first line holds numbers (141.9, Ede, 440.8, ...), not names; put names there.",
-    "nothing_but_names.csv": "has no column to learn from (listing holds text such as '7922e4ff-084c' that differs in",
-    "pickle.csv": "is a Python pickle, which may run anything when it is read; save the table as CSV first.",
-    "picture.csv": "is a PNG picture; a CSV, TSV, JSON lines, Excel (.xlsx) or Parquet file would work.",
-    "same_name_twice.csv": "the column 'area' is there twice; rename one of them.",
-    "same_target.csv": "--target: 'price' is 7 in every row; a column that differs would work.",
-    "words_among_numbers.csv": "the column 'area' holds numbers, but 'about 90' in row 6; mend or empty such cells, or "
-    "give --as 'area'=number to take them for empty, --categorical 'area', or --drop 'area'.",
+    "archive.csv": "is a ZIP archive. Unpack it first.",
+    "blank.csv": "contains only blank lines. Pass a table with column names in its first line.",
+    "dates_with_words.csv": "column 'sold' contains dates, but 'unknown' in row 1. Correct or empty such cells, or use "
+    "--as 'sold'=date (counts them as empty), --categorical 'sold' or --drop 'sold'.",
+    "eleven_rows.csv": "only 11 rows have a value in 'price'. Pass at least 12 such rows.",
+    "endless.csv": "column 'area' contains 'inf' in row 10, which is infinite. Write a finite number,",
+    "lists.jsonl": "column 'rooms' contains list values, as in row 1. Convert it to numbers or text, or leave it out",
+    "long_line.csv": "rows have more cells than the first line has names. Correct the file.",
+    "names_alone.csv": "has column names, but no rows. Pass a table with rows.",
+    "names_as_target.csv": "--target: 'owner' has 48 different values in 48 rows, too many for classes.",
+    "no_names.csv": "the first line contains numbers (141.9, Ede, 440.8, ...) instead of column names.",
+    "nothing_but_names.csv": "has no column to predict from (listing contains text such as '7922e4ff-084c' that",
+    "pickle.csv": "is a Python pickle, which can run any code when it is read. Save the table as CSV first.",
+    "picture.csv": "is a PNG image. Pass a CSV, TSV, JSON lines, Excel (.xlsx) or Parquet file.",
+    "same_name_twice.csv": "has two columns called 'area'. Rename one of them.",
+    "same_target.csv": "--target: 'price' is 7 in every row, so there is nothing to predict. Choose another column.",
+    "words_among_numbers.csv": "column 'area' contains numbers, but 'about 90' in row 6. Correct or empty such cells, "
+    "or use --as 'area'=number (counts them as empty), --categorical 'area' or --drop 'area'.",
 }
 
 # Those whose fits are looked at as a whole.
@@ -209,7 +228,7 @@ def test_what_is_said(name):
     assert told == LEARNED[name].told
     assert loaded.kinds == LEARNED[name].kinds
     # The report says all of it, but what it takes the target for.
-    assert [*loaded.warnings] == [line for line in told if "(--task says otherwise)" not in line]
+    assert [*loaded.warnings] == [line for line in told if "(use --task to override)" not in line]
 
 
 @pytest.mark.parametrize("name", REFUSED)
@@ -237,7 +256,7 @@ def fitted(bayesnorm, tmp_path, monkeypatch):
 
 def test_thirty_rows_are_judged_by_cross_validation(fitted):
     ended, facts = fitted("thirty_rows.csv", "--target", "price")
-    assert "30 rows are too few to hold some out: each is judged by networks that did not see it." in ended.err
+    assert "30 rows are too few for a held-out set. The model is tested by cross-validation instead." in ended.err
     assert facts["rows"] == {"training": 30, "test": 30, "cross_validated": True}
 
 
@@ -254,12 +273,12 @@ def test_a_class_that_is_never_found_is_said_in_the_verdict(fitted, tmp_path):
 
 def test_a_trend_is_flagged_before_it_fails(bayesnorm, fitted, tmp_path):
     ended, _ = fitted("trend.csv", "--target", "visits", "--time", "day")
-    assert "The last 36 rows, by day from 2023-05-07 on, were held out." in ended.err
+    assert "The last 36 rows (by day, from 2023-05-07 on) were held out." in ended.err
     with (tmp_path / "run" / "test_predictions.csv").open() as file:
         rows = [*csv.DictReader(file)]
     beyond = [row for row in rows if row["unusual"] == "True"]
     assert len(beyond) >= 20  # the first ones lie hardly beyond what was trained on
-    assert {row["reason"] for row in beyond} == {"day after 2023-05-04, the last in training"}
+    assert {row["reason"] for row in beyond} == {"day after 2023-05-04, the latest in training"}
 
 
 def test_groups_stay_together(fitted):

@@ -62,7 +62,7 @@ def given(tmp_path, monkeypatch):
 def test_from_folder_to_page(bayesnorm, given, tmp_path):
     ended = bayesnorm(*given, "--truth", "truth")
     assert ended.code == 0, ended.err
-    assert "most uncertainty" in ended.out
+    assert "most uncertain" in ended.out
     assert sorted(path.name for path in (tmp_path / "out" / "entropy").iterdir()) == ["0.png", "1.png"]
     page = (tmp_path / "out" / "maps.html").read_text()
     assert "road &lt;b&gt;" in page

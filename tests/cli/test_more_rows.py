@@ -38,8 +38,8 @@ def x():
 @takes_long
 def test_pure_noise(bayesnorm, tmp_path, x):
     said, curve = fitted(bayesnorm, tmp_path, np.random.default_rng(1).normal(size=300), x)
-    assert said["would more rows help?"].startswith("More rows like these would hardly help: what is left is noise")
-    assert "Other columns might help" in said["would more rows help?"]
+    assert said["Would more rows help?"].startswith("More rows like these would hardly help: what is left is noise")
+    assert "Other columns might help" in said["Would more rows help?"]
     assert "columns that have to do with y; more rows like these would hardly help" in said["Does it predict?"]
     assert curve["rows"] == [96, 192]  # of 240, a fifth of which each network does not see
 
@@ -47,7 +47,7 @@ def test_pure_noise(bayesnorm, tmp_path, x):
 @takes_long
 def test_a_function_without_noise(bayesnorm, tmp_path, x):
     said, curve = fitted(bayesnorm, tmp_path, np.sin(2 * x[:, 0]) * x[:, 1] + x[:, 2] ** 2, x)
-    assert said["would more rows help?"].startswith("Twice as many rows like these would lower the typical error from")
+    assert said["Would more rows help?"].startswith("Twice as many rows like these would lower the typical error from")
     assert "wice as many rows like these would lower the typical error" in said["Does it predict?"]
     # The sentence begins with the error that the report tells.
     told = json.loads((tmp_path / "run" / "run.json").read_text())["scores"]["rmse"]
@@ -57,10 +57,10 @@ def test_a_function_without_noise(bayesnorm, tmp_path, x):
 def test_classes(bayesnorm, tmp_path, x):
     coin = np.random.default_rng(2).integers(0, 2, 300)
     said, curve = fitted(bayesnorm, tmp_path, coin, x, "--task", "classification")
-    assert said["would more rows help?"].startswith("More rows like these would hardly help")
+    assert said["Would more rows help?"].startswith("More rows like these would hardly help")
     assert curve["measure"] == "Brier"
 
 
 def test_too_few_rows_for_a_curve(regression_run):
     assert json.loads((regression_run.run / "report.json").read_text())["curve"] is None
-    assert "would more rows help?" not in json.loads((regression_run.run / "run.json").read_text())["summary"]
+    assert "Would more rows help?" not in json.loads((regression_run.run / "run.json").read_text())["summary"]

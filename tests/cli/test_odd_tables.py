@@ -37,10 +37,10 @@ def test_columns_that_are_no_features_are_told_and_left_out(bayesnorm, fit, fact
         "remarks": "is empty",
         "country": "is 'NL' in every row",
         "n": "counts the rows, from 1 to 40",
-        "customerId": "is an id, a whole number of its own for every row",
-        "name": "holds text such as 'house 0' that differs in most rows",
+        "customerId": "is an id, with a different whole number in every row",
+        "name": "contains text such as 'house 0' that differs in most rows",
     }
-    told = [f"{name} was left out: it {reason}. (--keep {name} uses it.)" for name, reason in reasons.items()]
+    told = [f"{name} was left out: it {reason}. (Use --keep {name} to include it.)" for name, reason in reasons.items()]
     told[0] = "remarks was left out: it is empty."
     assert facts()["left_out"] == reasons
     assert facts()["warnings"] == told
@@ -63,8 +63,8 @@ def test_columns_are_kept_or_read_as_their_owner_says(bayesnorm, fit, facts, tmp
     options = ("--keep", "id", "--as", "floor=number", "--as", "note=text", "--as", "age=category")
     ended = fit(*options, data=data)
     assert ended.code == 0, ended.err
-    assert "10 cells of floor are no numbers and count as empty" in ended.err
-    assert facts()["left_out"] == {"note": "is text (--as)"}
+    assert "10 cells of floor are not numbers and count as empty" in ended.err
+    assert facts()["left_out"] == {"note": "is read as text (--as)"}
     assert "--keep id --as floor=number --as note=text --as age=category" in facts()["command"]
     assert facts()["columns"] == [
         {"name": "floor", "kind": "number", "forgiving": True},
@@ -82,14 +82,14 @@ def test_columns_are_kept_or_read_as_their_owner_says(bayesnorm, fit, facts, tmp
     [
         (
             ("--as", "age"),
-            "--as: 'age' was given; COLUMN=KIND, one of category, number, text, date, ",
+            "--as must be COLUMN=KIND with a kind of category, number, text, date, ",
         ),
-        (("--as", "age=words"), "--as: 'age=words' was given; COLUMN=KIND"),
+        (("--as", "age=words"), "month-first, got 'age=words'"),
         (("--keep", "price"), "--keep: 'price' is the target"),
-        (("--as", "price=text"), "--as: 'price' is the target; category or number would work."),
-        (("--as", "price=date"), "--as: 'price' is the target; category or number would work."),
-        (("--drop", "age", "--keep", "age"), "--keep: 'age' was given to --drop too"),
-        (("--keep", "agee"), "has no column 'agee'; did you mean 'age'?"),
+        (("--as", "price=text"), "--as: the target 'price' can be read as category or number only."),
+        (("--as", "price=date"), "--as: the target 'price' can be read as category or number only."),
+        (("--drop", "age", "--keep", "age"), "--keep and --drop both name 'age'. Use one of them."),
+        (("--keep", "agee"), "has no column 'agee'. Did you mean 'age'?"),
     ],
 )
 def test_options_about_columns_that_cannot_be_followed(fit, options, says):
@@ -105,7 +105,7 @@ def test_numbers_stay_where_nothing_else_would(fit, facts, tmp_path):
     lines = [["name", "y"], *([f"n {row}", row**2 % 17 + row / 100] for row in range(40))]
     ended = fit("--force", data=write_csv(tmp_path / "t.csv", lines), target="y")
     assert ended.code == 1
-    assert "has no column to learn from (name holds text such as 'n 0' that differs in most rows)" in ended.err
+    assert "has no column to predict from (name contains text such as 'n 0' that differs in most rows)" in ended.err
 
 
 def test_a_column_that_gives_the_target_away_is_told_first(fit, facts, tmp_path):
@@ -114,12 +114,12 @@ def test_a_column_that_gives_the_target_away_is_told_first(fit, facts, tmp_path)
     data = write_csv(tmp_path / "t.csv", lines)
     ended = fit(data=data)
     assert ended.code == 0, ended.err
-    how = "is price in other units, or nearly"
+    how = "is (nearly) a linear function of price"
     assert facts()["leaks"] == {"price in cents": how}
-    assert f"price in cents {how}. (--drop 'price in cents' leaves it out.)" in ended.err
+    assert f"price in cents {how}. (Use --drop 'price in cents' to leave it out.)" in ended.err
     first = ended.out.splitlines()[0]
-    assert first.startswith("look here first")
-    assert f"Look at price in cents first: it {how}. If it is made from price" in first
+    assert first.startswith("possible leak")
+    assert f"Check the column price in cents first: it {how}. If it is computed from price" in first
     # A run of before has no leaks in its report, and its page can be written again all the same.
     path = tmp_path / "run" / "report.json"
     values = json.loads(path.read_text())
@@ -136,7 +136,8 @@ def test_classes_that_words_for_nothing_stand_for_are_told(fit, tmp_path):
     ended = fit(data=write_csv(tmp_path / "t.csv", lines), target="risk")
     assert ended.code == 0
     assert (
-        "15 rows without a value in risk were left out. (Words such as NA, None and null are no values.)" in ended.err
+        "15 rows without a value in risk were left out. (Cells such as NA, None and null count as missing.)"
+        in ended.err
     )
 
 
@@ -190,6 +191,6 @@ def test_a_run_that_somebody_made_meanwhile_is_not_replaced(tmp_path):
             (tmp_path / "run").mkdir()
             (tmp_path / "run" / "theirs").touch()
 
-    with pytest.raises(BayesNormError, match=r"--out: .*run was made by somebody else meanwhile"):
+    with pytest.raises(BayesNormError, match=r"--out: another process created .*run in the meantime"):
         both()
     assert [path.name for path in tmp_path.rglob("*")] == ["run", "theirs"]

@@ -90,7 +90,7 @@ def test_a_file_of_predictions(bayesnorm, refuses, regression_run, new, tmp_path
     arguments = ("predict", regression_run.run, new, "--out", out)
     ended = bayesnorm(*arguments)
     assert (ended.code, ended.out) == (0, "")
-    assert ended.err.startswith(f"wrote 25 predictions to {out}")
+    assert ended.err.startswith(f"Wrote 25 predictions to {out}.")
     assert out.read_text() == bayesnorm("predict", regression_run.run, new, "--out", "-").out
     assert oct(out.stat().st_mode & 0o777) == oct(new.stat().st_mode & 0o777)
     out.write_text("mine")
@@ -146,12 +146,12 @@ def test_rows_unlike_training_are_told(bayesnorm, regression_run, tmp_path):
     assert [row["unusual"] for row in rows] == ["False", "True", "True", "True"]
     assert np.isfinite(numbers(rows, "mean", "std")).all()
     ended = bayesnorm("predict", regression_run.run, data, "--out", tmp_path / "out.csv")
-    assert "3 of 4 rows are unlike the training rows: " in ended.err
+    assert "3 of 4 rows are unusual compared with the training rows: " in ended.err
     assert [row["reason"] for row in rows][1:3] == [
-        "area above 199.53, the most in training",
-        "town is 'Atlantis', which training never had",
+        "area above 199.53, the largest in training",
+        "town is 'Atlantis', which does not occur in training",
     ]
-    assert rows[3]["reason"].startswith("area is missing, which it never was in training; ")
+    assert rows[3]["reason"].startswith("area is missing, but was never missing in training; ")
 
 
 def test_one_row(bayesnorm, regression_run, tmp_path):
@@ -162,11 +162,11 @@ def test_one_row(bayesnorm, regression_run, tmp_path):
 @pytest.mark.parametrize(
     ("lines", "options", "code", "message"),
     [
-        ([["area", "age", "twon"], [1, 2, "x"]], (), 1, "has no column 'town'; did you mean 'twon'? It has area"),
-        ([["area", "age", "town"], ["big", 2, "x"]], (), 1, "'area' holds numbers in training, but 'big' in row 1"),
-        ([["area", "age", "town"], ["inf", 2, "x"]], (), 1, "'area' holds 'inf' in row 1, which is infinite"),
-        ([["area", "age", "town"]], (), 1, "holds names, but no rows"),
-        ([["area", "age", "town"], [1, 2, "x"]], ("--level", "1"), 2, "--level: 1 was given; a number between 0 and 1"),
+        ([["area", "age", "twon"], [1, 2, "x"]], (), 1, "no column 'town'. Did you mean 'twon'? Its columns are area"),
+        ([["area", "age", "town"], ["big", 2, "x"]], (), 1, "contains numbers in training, but row 1 contains 'big'"),
+        ([["area", "age", "town"], ["inf", 2, "x"]], (), 1, "'area' contains 'inf' in row 1, which is infinite"),
+        ([["area", "age", "town"]], (), 1, "has column names, but no rows"),
+        ([["area", "age", "town"], [1, 2, "x"]], ("--level", "1"), 2, "--level must be a number between 0 and 1, got"),
         ([["area", "age", "town"], [1, 2, "x"]], ("--max-size", "0"), 1, "MiB, more than 0"),
     ],
 )  # fmt: skip
@@ -183,17 +183,17 @@ def test_bad_cells_in_a_later_part_leave_no_file(refuses, regression_run, tmp_pa
     monkeypatch.setattr(module, "CHUNK", 4)
     data = write_csv(tmp_path / "t.csv", lines)
     line = refuses("predict", regression_run.run, data, "--out", tmp_path / "out.csv")
-    assert "'big' in row 9" in line
+    assert "row 9 contains 'big'" in line
     assert [path.name for path in tmp_path.iterdir()] == ["t.csv"]
 
 
 def test_refuses_odd_places(refuses, regression_run, new, tmp_path):
-    assert "is no run; a folder that `bayesnorm fit --out` made" in refuses("predict", tmp_path, new)
+    assert "is not a run. Pass a folder that `bayesnorm fit --out` created" in refuses("predict", tmp_path, new)
     assert "does not exist" in refuses("predict", regression_run.run, tmp_path / "none.csv")
     run = regression_run.run
     assert "make it first" in refuses("predict", run, new, "--out", tmp_path / "no" / "out.csv")
-    assert "is the table itself" in refuses("predict", run, new, "--out", new, "--force")
-    assert "--json: needs a file" in refuses("predict", run, new, "--json", code=2)
+    assert "is the input table" in refuses("predict", run, new, "--out", new, "--force")
+    assert "--json needs a file" in refuses("predict", run, new, "--json", code=2)
     (tmp_path / "folder").mkdir()
     assert "--out: " in (line := refuses("predict", run, new, "--out", tmp_path / "folder", "--force"))
     assert "is a folder" in line
@@ -213,7 +213,7 @@ def test_what_is_no_file_is_not_replaced(refuses, regression_run, new, tmp_path)
     ("name", "content", "message"),
     [
         ("run.json", "{", "is damaged"),
-        ("run.json", '{"format": "other"}', "is not what `bayesnorm fit` writes"),
+        ("run.json", '{"format": "other"}', "is not a file of `bayesnorm fit`"),
         ("run.json", '{"format": "bayesnorm-run", "version": 99}', "has format version 99, and this bayesnorm reads 1"),
         (
             "run.json",
@@ -245,7 +245,7 @@ def test_the_report_again(bayesnorm, request, tmp_path, kind):
     before = (run / "report.html").read_text()
     (run / "report.html").unlink()
     ended = bayesnorm("report", run)
-    assert (ended.code, ended.out, ended.err) == (0, "", f"wrote {run / 'report.html'}\n")
+    assert (ended.code, ended.out, ended.err) == (0, "", f"Wrote {run / 'report.html'}.\n")
     assert (run / "report.html").read_text() == before
     assert bayesnorm("report", run, "--out", tmp_path / "page.html").code == 0
     assert (tmp_path / "page.html").read_text() == before
@@ -257,14 +257,14 @@ def test_report_refuses(refuses, regression_run, tmp_path, monkeypatch):
     assert "make it first" in refuses("report", run, "--out", tmp_path / "no" / "page.html")
     assert f"--out: {tmp_path} is a folder" in refuses("report", run, "--out", tmp_path)
     (run / "report.json").write_text('{"table": {}}')
-    assert "the report's numbers are damaged" in refuses("report", run)
+    assert "the numbers of the report are damaged" in refuses("report", run)
     values = json.loads((regression_run.run / "report.json").read_text())
     for part in values["test"]:
         (run / "report.json").write_text(json.dumps({**values, "test": {**values["test"], part: {}}}))
         assert "unexpected" not in refuses("report", run)
     (run / "report.json").unlink()
     assert "report.json is missing" in refuses("report", run)
-    assert "is no run" in refuses("report", tmp_path)
+    assert "is not a run" in refuses("report", tmp_path)
 
 
 def test_report_without_jinja(refuses, regression_run, tmp_path, monkeypatch):

@@ -46,7 +46,7 @@ def test_ids_and_inputs_stand_beside_predictions_as_the_file_has_them(bayesnorm,
 
 def test_an_id_that_is_not_there(refuses, regression_run, new):
     assert "--id: " in (line := refuses("predict", regression_run.run, new, "--id", "Id_"))
-    assert "did you mean 'id'?" in line
+    assert "Did you mean 'id'?" in line
     # A name that is nothing like any of them is no misspelling.
     assert "did you mean" not in refuses("predict", regression_run.run, new, "--id", "customer")
 
@@ -127,4 +127,4 @@ def test_a_sheet_that_would_be_too_long(tmp_path, monkeypatch):
 def test_a_sheet_without_openpyxl(refuses, regression_run, new, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
     line = refuses("predict", regression_run.run, new, "--out", tmp_path / "p.xlsx")
-    assert "Excel files need openpyxl: pip install openpyxl" in line
+    assert "Excel files need openpyxl. Run: pip install openpyxl" in line

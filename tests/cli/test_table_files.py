@@ -61,9 +61,9 @@ def test_an_encoding_that_is_given(write):
     path = write(CAFE.encode("cp850"))
     assert open_table(path, encoding="cp850").names == ("a", "café")
     assert open_table(write("\ufeff" + CAFE), encoding="UTF8").names == ("a", "café")
-    with pytest.raises(UsageError, match="--encoding: 'frob' was given; utf-8, utf-16, cp1252"):
+    with pytest.raises(UsageError, match=r"--encoding must be an encoding that Python knows, .*, got 'frob'"):
         open_table(path, encoding="frob")
-    with pytest.raises(InputError, match=r"--encoding: .* is not ascii text; leave it out"):
+    with pytest.raises(InputError, match=r"--encoding: .* is not ascii text. Leave the option out"):
         open_table(path, encoding="ascii")
 
 
@@ -73,7 +73,7 @@ def test_packed_files(write):
     assert [len(part) for part in read_chunks(file, ["a"], 1)] == [1]
     with pytest.raises(InputError, match="cannot be unpacked"):
         open_table(write(gzip.compress(CAFE.encode())[:-9], "t.csv.gz"))
-    with pytest.raises(InputError, match="has more than 1 MiB; fewer rows, or --max-size"):
+    with pytest.raises(InputError, match=r"has more than 1 MiB\. Use fewer rows, or raise --max-size"):
         open_table(write(gzip.compress(b"a,b\n" + b"1,2\n" * 2**19)), max_mib=1)
 
 
@@ -85,12 +85,12 @@ def test_json_lines(write):
         assert kinds == {"a": "number", "b": "category", "c": "category"}
         assert frame["a"].tolist()[:2] == [1.0, 2.5]
         assert frame["b"].tolist() == ["x", None, None]
-    with pytest.raises(InputError, match=r"line 2 is not JSON \(.*\); mend that line"):
+    with pytest.raises(InputError, match=r"line 2 is not JSON \(.*\)\. Correct that line"):
         open_table(write('{"a": 1}\n{"a"\n'))
-    with pytest.raises(InputError, match="line 1 is no object"):
+    with pytest.raises(InputError, match="line 1 is not a JSON object"):
         open_table(write("[1]\n", "t.jsonl"))
     file = open_table(write('{"a": [1], "b": 2}\n'))
-    with pytest.raises(InputError, match="the column 'a' holds list values, as in row 1"):
+    with pytest.raises(InputError, match="column 'a' contains list values, as in row 1"):
         typed(read_table(file), file.source)
 
 
@@ -111,10 +111,10 @@ def test_databases(database):
     assert kinds == {"a": "number", "b": "category"}
     assert frame["b"].tolist() == ["x", "y"]
     for given, told in (
-        (f"sqlite:///{database}?a", "has no table 'a'; sqlite:///.* would work. It has my \"t"),
+        (f"sqlite:///{database}?a", "has no table 'a'. Pass sqlite:///.* Its tables are my \"t"),
         (f'sqlite:///{database}?my "t"; DROP TABLE "my ""t', "has no table"),
-        (f"sqlite:///{database}", "was given without a table"),
-        (database, "is an SQLite database; sqlite:///.*TABLE would work"),
+        (f"sqlite:///{database}", "No table of .* is named"),
+        (database, "is an SQLite database. Pass sqlite:///.*TABLE instead"),
         (f"sqlite:///{database}none?a", "does not exist"),
     ):
         with pytest.raises(InputError, match=told):
@@ -141,7 +141,7 @@ def test_excel(tmp_path):
 
 def test_excel_without_openpyxl(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(MissingExtraError, match=r"Excel files need openpyxl: pip install openpyxl"):
+    with pytest.raises(MissingExtraError, match=r"Excel files need openpyxl. Run: pip install openpyxl"):
         open_table(write(zipped(**{"xl/workbook.xml": ""}), "t.xlsx"))
 
 
@@ -196,7 +196,7 @@ def test_one_model_for_all_of_them(fit, facts, bayesnorm, refuses, tmp_path, mon
     (tmp_path / "t.csv.gz").write_bytes(gzip.compress(table(houses(40)[1:]).encode("cp1252")))
     ended = fit(data=tmp_path / "t.csv.gz")
     assert ended.code == 0, ended.err
-    assert "rate holds numbers such as '0 %', which is read as 0." in ended.err
+    assert "rate contains numbers such as '0 %', which is read as 0." in ended.err
     assert "regression" in ended.err
     found = facts()
     assert found["columns"] == [
@@ -214,4 +214,4 @@ def test_one_model_for_all_of_them(fit, facts, bayesnorm, refuses, tmp_path, mon
     assert ended.out.replace("\r", "") == out.read_text()
     stdin(new.replace("3 %", "0.03"))
     line = refuses("predict", tmp_path / "run", "-")
-    assert "standard input: the column 'rate' holds numbers with % in training, but '0.03' in row 1" in line
+    assert "standard input: column 'rate' contains numbers with % in training, but row 1 contains '0.03'" in line

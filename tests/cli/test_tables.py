@@ -91,18 +91,18 @@ def test_what_a_column_holds(write):
 @pytest.mark.parametrize(
     ("content", "name", "message"),
     [
-        (b"", "t.csv", "is empty; a table with names in its first line would work"),
-        (b"\n \n", "t.csv", "holds nothing but blank lines"),
-        (b"a,b\n", "t.csv", "holds names, but no rows"),
-        (b"a,b\n\n\n", "t.csv", "holds names, but no rows"),
-        (b"a,b,a\n1,2,3\n", "t.csv", "the column 'a' is there twice; rename one of them"),
-        (b",,\n1,2,3\n", "t.csv", "no column has a name"),
-        (b"1,2\n3,4\n", "t.csv", r"the first line holds numbers \(1, 2, ...\), not names"),
-        (b"a,b\n1,2\n3,4,5\n", "t.csv", "line 3 has 3 cells, and the first line 2 names"),
+        (b"", "t.csv", "is empty. Pass a table with column names in its first line"),
+        (b"\n \n", "t.csv", "contains only blank lines"),
+        (b"a,b\n", "t.csv", "has column names, but no rows"),
+        (b"a,b\n\n\n", "t.csv", "has column names, but no rows"),
+        (b"a,b,a\n1,2,3\n", "t.csv", "has two columns called 'a'. Rename one of them"),
+        (b",,\n1,2,3\n", "t.csv", "has no column names"),
+        (b"1,2\n3,4\n", "t.csv", r"the first line contains numbers \(1, 2, ...\) instead of column names"),
+        (b"a,b\n1,2\n3,4,5\n", "t.csv", "line 3 has 3 cells, but the first line has 2 names"),
         (b"a,b\n1,2,3\n3,4,5\n", "t.csv", "rows have more cells than the first line has names"),
         (b'a,b\n"1,2\n3,4\n', "t.csv", "cannot be read as a table"),
         (b"a,b\n1," + b"x" * 200_000 + b"\n", "t.csv", "cannot be read as a table .field larger than field limit"),
-        (b"a\0,b\n1,2\n", "t.csv", "is no text"),
+        (b"a\0,b\n1,2\n", "t.csv", "is not a text file"),
     ],
 )
 def test_what_cannot_be_read(write, content, name, message):
@@ -122,7 +122,7 @@ def test_no_file_and_a_folder(tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="needs pipes with a name")
 def test_a_pipe_is_told_from_an_empty_file(tmp_path):
     os.mkfifo(tmp_path / "pipe.csv")
-    with pytest.raises(InputError, match=r"pipe\.csv is a pipe or a device, .* a file, or -, would work"):
+    with pytest.raises(InputError, match=r"pipe\.csv is a pipe or a device, .* Pass a file, or - for standard input"):
         open_table(tmp_path / "pipe.csv")
 
 
@@ -130,7 +130,7 @@ def test_a_file_that_is_too_large_is_not_read(write, monkeypatch):
     path = write("a,b\n1,2\n")
     os.truncate(path, 2 * 2**30)  # a hole: takes no room
     monkeypatch.setattr(type(path), "open", lambda *_, **__: pytest.fail("the file was read"))
-    with pytest.raises(InputError, match=r"has 2,048 MiB, more than 1024; fewer rows, or --max-size"):
+    with pytest.raises(InputError, match=r"has 2,048 MiB, more than 1024 MiB. Use fewer rows, or raise --max-size"):
         open_table(path)
 
 
@@ -152,7 +152,7 @@ def test_text_and_infinity_among_numbers(write, cells, message):
 
 def test_parquet_without_pyarrow(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
-    with pytest.raises(MissingExtraError, match=r"Parquet files need pyarrow: pip install pyarrow"):
+    with pytest.raises(MissingExtraError, match=r"Parquet files need pyarrow. Run: pip install pyarrow"):
         open_table(write(b"PAR1", "t.parquet"))
 
 
@@ -170,7 +170,7 @@ def test_parquet(tmp_path):
     frame, kinds = typed(part, path)
     assert kinds == {"c": "category", "a": "number", "b": "category"}
     assert frame["c"].tolist() == ["True", "False"]
-    with pytest.raises(InputError, match="the column 'd' holds datetime64"):
+    with pytest.raises(InputError, match="column 'd' contains datetime64"):
         typed(read_table(file), path)
     path.write_bytes(b"PAR1 but not for long")
     with pytest.raises(InputError, match="cannot be read as Parquet"):

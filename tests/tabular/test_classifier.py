@@ -104,5 +104,5 @@ def test_a_class_with_a_single_row(blobs, quick):
     ("name", "value"), [("temperature", 0.0), ("effective_batch_size", "crps"), ("method", None), ("hidden", (0,))]
 )
 def test_parameters_that_cannot_be(blobs, quick, name, value):
-    with pytest.raises(BayesNormError, match=f"^{name}: .*would work"):
+    with pytest.raises(BayesNormError, match=f"^{name} must be .*, got "):
         BayesNormClassifier(**{**quick, name: value}).fit(*blobs)

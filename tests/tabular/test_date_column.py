@@ -20,8 +20,8 @@ def fitted(values):
     return Preprocessing.fit(pd.DataFrame({"when": values}))
 
 
-YEAR = ["when: place in the year, sine", "when: place in the year, cosine"]
-DAY = ["when: place in the day, sine", "when: place in the day, cosine"]
+YEAR = ["when: time of year, sine", "when: time of year, cosine"]
+DAY = ["when: time of day, sine", "when: time of day, cosine"]
 
 
 def test_parts_are_features_where_dates_can_show_them():
@@ -55,8 +55,8 @@ def test_dates_survive_json_and_stay_dates():
     preprocessing = fitted(days(800))
     again = Preprocessing.from_config(json.loads(json.dumps(preprocessing.config())))
     assert again.columns == preprocessing.columns
-    with pytest.raises(InputError, match=r"column 'when' holds dates in training, but 'soon'; dates by their type"):
+    with pytest.raises(InputError, match=r"column 'when' contains dates in training, but 'soon' now. Convert it with"):
         again.transform(pd.DataFrame({"when": ["soon"]}))
     numbers = Preprocessing.fit(pd.DataFrame({"when": [1.0, 2.0]}))
-    with pytest.raises(InputError, match="holds numbers in training, but dates now"):
+    with pytest.raises(InputError, match="contains numbers in training, but dates now"):
         numbers.transform(pd.DataFrame({"when": days(2)}))

@@ -26,18 +26,18 @@ def texts(values):
 @pytest.mark.parametrize(
     ("column", "y", "how"),
     [
-        (PRICE, PRICE, "is price in other units, or nearly"),
-        (3 - 2 * PRICE, PRICE, "is price in other units, or nearly"),
-        (np.round(PRICE, 1), PRICE, "is price in other units, or nearly"),
-        (np.where(NOISE > 1, np.nan, PRICE), PRICE, "is price in other units, or nearly"),
-        (1e300 * PRICE / PRICE.max(), PRICE, "is price in other units, or nearly"),
-        (np.log(PRICE), PRICE, "puts the rows in the order of price, or nearly"),
+        (PRICE, PRICE, "is (nearly) a linear function of price"),
+        (3 - 2 * PRICE, PRICE, "is (nearly) a linear function of price"),
+        (np.round(PRICE, 1), PRICE, "is (nearly) a linear function of price"),
+        (np.where(NOISE > 1, np.nan, PRICE), PRICE, "is (nearly) a linear function of price"),
+        (1e300 * PRICE / PRICE.max(), PRICE, "is (nearly) a linear function of price"),
+        (np.log(PRICE), PRICE, "puts the rows in (nearly) the same order as price"),
         (np.log(PRICE) + 0.1 * NOISE, PRICE, ""),
         (NOISE, PRICE, ""),
         (np.full(60, np.nan), PRICE, ""),
         (np.zeros(60), PRICE, ""),
-        (PRODUCT.astype(float), LISTED, "alone gives price almost exactly"),
-        (texts(f"p{each}" for each in PRODUCT), LISTED, "alone gives price almost exactly"),
+        (PRODUCT.astype(float), LISTED, "alone predicts price almost exactly"),
+        (texts(f"p{each}" for each in PRODUCT), LISTED, "alone predicts price almost exactly"),
         (PRICE[:15], PRICE[:15], ""),  # too few to tell
     ],
 )
@@ -51,7 +51,7 @@ def test_one_far_row_is_no_copy():
     assert leak(x, y, "price", classes=False) == ""
 
 
-ALL = "alone tells dear right in all 60 rows"
+ALL = "alone predicts dear correctly in all 60 rows"
 
 
 @pytest.mark.parametrize(
@@ -74,7 +74,9 @@ def test_classes(column, how):
 def test_a_copy_with_a_few_slips():
     y = GENERATOR.integers(0, 3, 3000)
     slipped = np.where(np.arange(3000) % 300 == 0, (y + 1) % 3, y)
-    assert leak(slipped.astype(float), y, "kind", classes=True) == "alone tells kind right in 2,990 of 3,000 rows"
+    assert (
+        leak(slipped.astype(float), y, "kind", classes=True) == "alone predicts kind correctly in 2,990 of 3,000 rows"
+    )
 
 
 def test_a_class_with_few_rows_is_no_proof():

@@ -79,7 +79,7 @@ def test_other_files_are_refused(line, quick, tmp_path):
         with pytest.raises(FileFormatError, match="path: "):
             load(tmp_path / name)
     model.posterior_.save(tmp_path / "posterior")
-    with pytest.raises(FileFormatError, match="holds no tabular model"):
+    with pytest.raises(FileFormatError, match="does not contain a tabular model"):
         load(tmp_path / "posterior")
     with pytest.raises(FileFormatError, match="not a file"):
         load(tmp_path / "nothing")
@@ -94,7 +94,7 @@ def test_an_incomplete_description_is_refused(line, quick, tmp_path):
     tensors, config = files.read(tmp_path / "model")
     for missing in ("preprocessing", "posterior", "selection"):
         files.write(tmp_path / "part", tensors, {name: value for name, value in config.items() if name != missing})
-        with pytest.raises(FileFormatError, match="does not hold a whole model"):
+        with pytest.raises(FileFormatError, match="does not contain a complete model"):
             load(tmp_path / "part")
 
 
@@ -114,7 +114,7 @@ def test_every_encoding_and_number_of_members(mixed, quick, encoding, members, t
 
 @pytest.mark.parametrize("name", ["table_mcbn", "table_classes"])
 def test_a_file_of_an_earlier_version_is_refused_in_one_line(name):
-    with pytest.raises(FileFormatError, match=r"of an earlier version; fitting it again would work\.$") as error:
+    with pytest.raises(FileFormatError, match=r"of an earlier version\. Fit the model again\.$") as error:
         load(OLD / f"{name}.bayesnorm")
     assert "\n" not in str(error.value)
 
@@ -138,7 +138,7 @@ def test_what_a_file_says_wrongly_is_named(saved, tmp_path, spoil, told):
     tensors, config = files.read(saved)
     spoil(tensors, config)
     files.write(tmp_path / "spoilt", tensors, config)
-    with pytest.raises(FileFormatError, match=rf"does not hold a whole model .*({told})"):
+    with pytest.raises(FileFormatError, match=rf"does not contain a complete model .*({told})"):
         load(tmp_path / "spoilt")
 
 

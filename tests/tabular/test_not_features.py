@@ -25,15 +25,15 @@ def texts(cells):
         ("a", texts(["x"] * 40), "is 'x' in every row"),
         ("flag", texts(["x", None] * 20), ""),
         ("name", texts(f"n{row % 30}" for row in ROWS), ""),
-        ("name", texts(f"n{row % 31}" for row in ROWS), "holds text such as 'n0' that differs in most rows"),
+        ("name", texts(f"n{row % 31}" for row in ROWS), "contains text such as 'n0' that differs in most rows"),
         ("few", texts([*"abcdef", *[None] * 34]), ""),
         ("town", texts(f"n{row % 20}" for row in ROWS), ""),
         ("version", texts(f"1.2.{row % 5}" for row in ROWS), ""),
         ("town", texts(["2020-01-01", "Ede"] * 20), ""),
-        ("n", 5.0 + np.random.default_rng(0).permutation(40), "counts the rows, from 5 to 44"),
+        ("n", 5.0 + np.random.default_rng(0).permutation(40), "numbers the rows, from 5 to 44"),
         ("year", 1980.0 + ROWS, ""),
-        ("row_id", 7.0 * ROWS, "is an id, a whole number of its own for every row"),
-        ("userID", 7.0 * ROWS, "is an id, a whole number of its own for every row"),
+        ("row_id", 7.0 * ROWS, "is an id, with a different whole number in every row"),
+        ("userID", 7.0 * ROWS, "is an id, with a different whole number in every row"),
         ("paid", 7.0 * ROWS, ""),
         ("id", 7.5 * ROWS, ""),
         ("id", 7.0 * (ROWS // 2), ""),
@@ -46,7 +46,7 @@ def test_reasons(name, values, reason):
 
 def test_a_count_of_rows_is_one_where_some_rows_are_gone():
     rows = ROWS[ROWS % 3 > 0]
-    assert why_no_feature("n", rows + 1.0, rows) == "counts the rows, from 2 to 39"
+    assert why_no_feature("n", rows + 1.0, rows) == "numbers the rows, from 2 to 39"
 
 
 def test_dates_are_features_unless_they_never_differ():

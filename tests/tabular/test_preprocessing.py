@@ -154,22 +154,22 @@ def test_a_column_of_objects_that_training_has_no_value_of_may_hold_anything_lat
 
 def test_text_among_numbers_is_an_error_that_names_the_column():
     preprocessing = Preprocessing.fit(pd.DataFrame({"age": [1.0, 2.0, 3.0]}))
-    with pytest.raises(InputError, match=r"column 'age' holds numbers in training, but 'old' in row 1"):
+    with pytest.raises(InputError, match=r"column 'age' contains numbers in training, but 'old' in row 1"):
         preprocessing.transform(pd.DataFrame({"age": ["4", "old"]}))
     assert np.isfinite(preprocessing.transform(pd.DataFrame({"age": ["4", "5"]}))).all()
 
 
 def test_durations_complex_numbers_and_infinity_are_refused():
     for values, message in [
-        (pd.to_timedelta(["1 day", "2 days"]), "column 'a' holds durations"),
-        ([datetime.date(2020, 1, 1), "soon"], "column 'a' holds dates and 'soon'; dates alone would work"),
+        (pd.to_timedelta(["1 day", "2 days"]), "column 'a' contains durations"),
+        ([datetime.date(2020, 1, 1), "soon"], "column 'a' contains dates and 'soon'. Pass only dates"),
         (np.array([1j, 2]), "column 'a': Complex data not supported"),
-        (np.array([1.0, np.inf]), "column 'a' holds infinity in row 1"),
+        (np.array([1.0, np.inf]), "column 'a' contains infinity in row 1"),
     ]:
         with pytest.raises(InputError, match=message):
             Preprocessing.fit(pd.DataFrame({"a": values}))
     for values in (np.array([[1.0, -np.inf], [1.0, 2.0]]), np.array([["ash", "-inf"], ["elm", "2"]])):
-        with pytest.raises(InputError, match="column 1 holds infinity in row 0"):
+        with pytest.raises(InputError, match="column 1 contains infinity in row 0"):
             Preprocessing.fit(values)
 
 

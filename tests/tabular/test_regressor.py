@@ -312,7 +312,7 @@ def test_frames_with_other_columns_are_refused(mixed, quick):
         model.predict(X.drop(columns="town"))
     with pytest.raises(InputError, match=r"(?s)unseen at fit time.*extra"):
         model.predict(X.assign(extra=1))
-    with pytest.raises(InputError, match="column 'size' holds numbers in training, but 'big' in row 0"):
+    with pytest.raises(InputError, match="column 'size' contains numbers in training, but 'big' in row 0"):
         model.predict(X.assign(size=pd.Series(["big"] * len(X), dtype=object)))
 
 
@@ -336,7 +336,7 @@ def test_an_interrupted_fit_keeps_what_chose_the_setting(line, quick, monkeypatc
     with pytest.raises(KeyboardInterrupt):
         BayesNormRegressor(**one).fit(X, y)
     calls.clear()
-    with pytest.warns(BayesNormWarning, match="interrupted: the model has 4 of 6 networks"):
+    with pytest.warns(BayesNormWarning, match=r"Training was interrupted\. The model has 4 of 6 networks"):
         kept = BayesNormRegressor(**one, interruptible=True).fit(X, y)
     lower, upper = kept.predict_interval(X, 0.9)
     assert ((lower < y) & (y < upper)).mean() > 0.6

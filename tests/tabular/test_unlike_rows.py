@@ -44,8 +44,8 @@ def test_rows_beyond_a_trend_are_flagged_before_intervals_fail(trained, tmp_path
     beyond, uncertainty = held_and_flagged(*world(66, 150, 200, 2))
     assert beyond < 0.3
     assert uncertainty["unusual"].all()
-    assert uncertainty["reason"].str.startswith("t above 60, the most in training; ").all()
-    assert uncertainty["reason"].str.contains("day after 2024-03-01, the last in training").all()
+    assert uncertainty["reason"].str.startswith("t above 60, the largest in training; ").all()
+    assert uncertainty["reason"].str.contains("day after 2024-03-01, the latest in training").all()
     # A file keeps what is needed to say the same.
     trained.save(tmp_path / "model")
     again = load(tmp_path / "model").uncertainty(world(55, 90, 20, 2)[0])
@@ -56,7 +56,11 @@ def test_each_row_has_one_reason_or_several_of_its_columns(trained):
     row = world(0, 60, 160, 0)[0].iloc[[80]]
     odd = pd.concat([row, row.assign(town="Ulft"), row.assign(x=None), row.assign(x=-9.0)])
     why = trained.uncertainty(odd)["reason"].tolist()
-    assert why[:3] == ["", "town is 'Ulft', which training never had", "x is missing, which it never was in training"]
+    assert why[:3] == [
+        "",
+        "town is 'Ulft', which does not occur in training",
+        "x is missing, but was never missing in training",
+    ]
     assert why[3].startswith("x below -2.")
     assert trained.drift(odd).unusual == 0.75
 
@@ -71,7 +75,7 @@ def test_rows_far_away_as_a_whole():
     features, unseen = preprocessing.look(new)
     given = table_values(preprocessing, new), features, unseen
     found = reasons(preprocessing, likeness, Ranges.fit(table_values(preprocessing, X), folds), *given)
-    assert found in (["", f"far from all training rows, mostly in {both}"] for both in ("a and b", "b and a"))
+    assert found in (["", f"far from all training rows, mainly because of {both}"] for both in ("a and b", "b and a"))
     assert reasons(preprocessing, likeness, None, *given) == found
 
 
@@ -105,6 +109,6 @@ def test_groups_reach_the_folds():
     fitted = BayesNormRegressor(random_state=0, **quick).fit(X, y, groups=groups)
     found = fitted.selection_.out_of_fold
     assert all(len(set(found.fold[groups == group])) == 1 for group in "abcd")
-    for bad, says in ((groups[:5], "one label per row would work"), (["a"] * 40, "all rows are in the one group 'a'")):
+    for bad, says in ((groups[:5], "Pass one label per row"), (["a"] * 40, "groups has only one group, 'a'")):
         with pytest.raises(InputError, match=says):
             BayesNormRegressor(**quick).fit(X, y, groups=bad)

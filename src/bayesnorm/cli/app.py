@@ -61,13 +61,12 @@ def everything(
 ) -> None:
     """Predictions with calibrated uncertainty, for tables and for trained batch-normalised networks.
 
-    Examples:
-
     \b
-    bayesnorm data csv sklearn:diabetes --out diabetes.csv
-    bayesnorm fit diabetes.csv --target target --out run
-    bayesnorm predict run diabetes.csv --out predictions.csv
-    bayesnorm drift run diabetes.csv
+    Examples:
+      bayesnorm data csv sklearn:diabetes --out diabetes.csv
+      bayesnorm fit diabetes.csv --target target --out run
+      bayesnorm predict run diabetes.csv --out predictions.csv
+      bayesnorm drift run diabetes.csv
     """
     context.obj["debug"] = debug
     if version:

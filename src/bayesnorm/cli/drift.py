@@ -40,14 +40,14 @@ def drift(
 ) -> None:
     """Test new rows for drift from the training rows: overall, column by column, and in the network.
 
-    The target column is not needed. The false-alarm rate is at most 5 %: if the rows come from the training
-    distribution, at most one test in 20 reports drift.
-
-    Examples:
+    The target column is not needed. The false-alarm rate is at most 5 %: if the
+    rows come from the training distribution, at most one test in 20 reports
+    drift.
 
     \b
-    bayesnorm drift run new.csv
-    bayesnorm drift run new.csv --fail-on-drift --json
+    Examples:
+      bayesnorm drift run new.csv
+      bayesnorm drift run new.csv --fail-on-drift --json
     """
     folder, facts = read_runs(run)[0]  # runs of several targets have the same inputs
     file = open_table(data, max_size, encoding)
@@ -76,7 +76,7 @@ def drift(
         )
     else:
         words = {"rows": f"{drift_words.headline(found)} {drift_words.chance_words(found)}"}
-        words["columns that moved"] = drift_words.moved_words(found)
+        words["changed columns"] = drift_words.moved_words(found)
         words |= {f"  {column.name}": drift_words.column_words(column) for column in found.moved}
         words |= {"network": drift_words.network_words(found), "single rows": drift_words.unlike_words(found, why)}
         show_pairs({**words, "page": str(page) if written else WITHOUT_PAGE})

@@ -34,7 +34,7 @@ def fit(
     target: Annotated[
         list[str], typer.Option(metavar="COLUMN", help="Column to predict. Repeat it for several targets.")
     ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to create, with the model and the report.")],
+    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to create for the model and the report.")],
     task: Annotated[
         Task | None,
         typer.Option(metavar="TASK", help="regression or classification.", show_default="guessed from the target"),
@@ -156,16 +156,17 @@ def fit(
 ) -> None:
     """Train a Bayesian neural network on a table, test it on held-out rows, and write the model and a report.
 
-    Cells can be numbers, dates, text or empty; 12 % and $1,234 are read as numbers. Columns without information, such
-    as ids, are left out, and the command names them. All settings of the network are chosen by cross-validation.
-
-    Examples:
+    Cells can be numbers, dates, text or empty; 12 % and $1,234 are read as
+    numbers. Columns without information, such as ids, are left out, and the
+    command names them. All settings of the network are chosen by
+    cross-validation.
 
     \b
-    bayesnorm fit houses.csv --target price --out run
-    bayesnorm fit houses.csv --target price --target rent --out run
-    bayesnorm fit patients.csv --target outcome --group patient --categorical ward --out run
-    bayesnorm fit sales.csv --target sold --time date --out run
+    Examples:
+      bayesnorm fit houses.csv --target price --out run
+      bayesnorm fit houses.csv --target price --target rent --out run
+      bayesnorm fit patients.csv --target outcome --group patient --out run
+      bayesnorm fit sales.csv --target sold --time date --out run
     """
     require_run_free(out, force)
     options = FitOptions(

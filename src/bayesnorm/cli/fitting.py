@@ -120,7 +120,7 @@ def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitC
     for line in held.told:
         context.tell(line)
     if len(held.test):
-        context.tell(f"training on {count(len(train), 'row')}, holding out {len(held.test):,}")
+        context.tell(f"Training on {count(len(train), 'row')}, with {count(len(held.test), 'row')} held out.")
     model = _estimator(options, loaded.task, context.progress)
     model.fit(loaded.inputs.iloc[train], loaded.y[train], groups=held.groups)
     model.save(folder / MODEL)

@@ -72,13 +72,14 @@ def maps(
 ) -> None:
     """Segment a folder of images and map the uncertainty of every pixel, with a trained batch-normalised network.
 
-    The command writes labels/ and entropy/ (16-bit PNG files in the size of the images), images.csv (most uncertain
-    first) and maps.html, a page with a threshold slider. Run it again to resume an interrupted run.
-
-    Example:
+    The command writes labels/ and entropy/ (16-bit PNG files in the size of the
+    images), images.csv (most uncertain first) and maps.html, a page with a
+    threshold slider. Run it again to resume an interrupted run.
 
     \b
-    bayesnorm maps --model package.module:make --weights w.safetensors --train DIR --images DIR --out maps
+    Example:
+      bayesnorm maps --model package.module:make --weights w.safetensors
+                     --train DIR --images DIR --out maps
     """
     if method not in METHODS:
         raise UsageError(f"--method must be one of {', '.join(METHODS)}, got {method!r}.")

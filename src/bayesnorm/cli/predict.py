@@ -85,18 +85,20 @@ def predict(
 ) -> None:
     """Predict every row of a table, with uncertainty.
 
-    Regression: mean, standard deviation (std), prediction interval, epistemic_std and aleatoric_std. Classification:
-    class probabilities, entropy and mutual information. With several targets, column names begin with the target.
+    Regression: mean, standard deviation (std), prediction interval,
+    epistemic_std and aleatoric_std. Classification: class probabilities,
+    entropy and mutual information. With several targets, column names begin
+    with the target.
 
-    If `unusual` is True, the row differs clearly from the training rows, and `reason` says how. Do not trust its
-    prediction. Use --spreadsheet-safe if you open labels from an untrusted table in a spreadsheet.
-
-    Examples:
+    If `unusual` is True, the row differs clearly from the training rows, and
+    `reason` says how. Do not trust its prediction. Use --spreadsheet-safe if
+    you open labels from an untrusted table in a spreadsheet.
 
     \b
-    bayesnorm predict run new.csv --out predictions.csv --id customer
-    bayesnorm predict run new.xlsx --out predictions.xlsx --with-inputs
-    bayesnorm predict run new.csv --level 0.5 | head
+    Examples:
+      bayesnorm predict run new.csv --out predictions.csv --id customer
+      bayesnorm predict run new.xlsx --out predictions.xlsx --with-inputs
+      bayesnorm predict run new.csv --level 0.5 | head
     """
     if not 0 < level < 1:
         meant = f" Did you mean {level / 100:g}?" if 1 < level < 100 else ""

@@ -23,11 +23,10 @@ def report(
 ) -> None:
     """Write the HTML report of a run again, from the numbers stored in its folder.
 
-    Examples:
-
     \b
-    bayesnorm report run
-    bayesnorm report run --out page.html
+    Examples:
+      bayesnorm report run
+      bayesnorm report run --out page.html
     """
     from ..report import write_report
 

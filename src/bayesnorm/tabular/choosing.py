@@ -211,7 +211,7 @@ class Chooser:
         if lists:
             # Train for the best number of epochs found before. Held-out rows must not stop the training, because they
             # measure how good the members are.
-            with self.trainer.bar(f"training: {len(lists)} more networks") as (bar,):
+            with self.trainer.bar(f"training: {len(lists)} more network{'s' if len(lists) > 1 else ''}") as (bar,):
                 more, _ = self.trainer.train(
                     [setting], lists, None, self.plan, epochs=best.setting.epochs, first=first, progress=bar
                 )
