@@ -193,7 +193,7 @@ def test_networks_that_were_trained_here(tmp_path, refuses, monkeypatch):
     assert dropout.outputs.shape == (2, 2, 10)
     assert missing == ["deep ensemble: 0 of 5 trained networks are there"]
     (tmp_path / "empty").mkdir()
-    assert "holds no teye-resnet32" in refuses("teye-table2", "--networks", tmp_path / "empty", code=2)
+    assert "has no teye-resnet32" in refuses("teye-table2", "--networks", tmp_path / "empty", code=2)
     assert "needs a folder with trained networks" in refuses("teye-table2", "--preset", "paper", code=2)
 
 
