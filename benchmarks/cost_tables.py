@@ -11,7 +11,7 @@ from benchmarks.results_files import hardware, read
 WAYS = {
     "naive loop": "as in the paper: a training batch before every sample",
     "cached loop": "stored statistics, samples one after another",
-    "vectorised": "`MonteCarlo(32)`, the default engine",
+    "vectorised": "`MonteCarlo(32)`, all samples together",
     "SigmaPoints(8)": "`SigmaPoints(rank=8)`, 16 points",
     "Delta": "`Delta()`",
     "Delta, one output": "`Delta()` for a network with one output",
