@@ -1,4 +1,4 @@
-"""Arguments of predictions that cannot be: a `BayesNormError` that names them, what came and what would work."""
+"""Arguments of predictions that cannot be: a `BayesNormError` that names them, what came and what to do."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def posterior():
 
 @pytest.mark.parametrize("engine", [64, "delta", bn.Delta, bn.MonteCarlo])
 def test_engines(posterior, engine):
-    with pytest.raises(bn.BayesNormError, match=r"engine must be MonteCarlo\(samples=256\), got .*"):
+    with pytest.raises(bn.BayesNormError, match=r"engine must be an object such as MonteCarlo\(samples=256\), got .*"):
         posterior.predict(X, engine)
 
 
@@ -55,7 +55,7 @@ def test_likelihoods(posterior, likelihood):
         yield lambda: posterior.with_likelihood(likelihood)
 
     for way in all_ways():
-        with pytest.raises(bn.BayesNormError, match=r"likelihood: .* was given; Gaussian\(\) or Categorical\(\)"):
+        with pytest.raises(bn.BayesNormError, match=r"likelihood must be .*Gaussian\(\) or Categorical\(\).*, got .*"):
             way()
 
 
@@ -63,7 +63,9 @@ def test_likelihoods(posterior, likelihood):
 def test_levels(posterior, level):
     predictive = posterior.predict(X)
     for function in (predictive.interval, predictive.quantile):
-        with pytest.raises(bn.BayesNormError, match=r"level: .* was given; a probability strictly between 0 and 1"):
+        with pytest.raises(
+            bn.BayesNormError, match=r"level must be .*a probability strictly between 0 and 1.*, got .*"
+        ):
             function(level)
 
 
@@ -89,21 +91,21 @@ def test_samples(outputs):
 @pytest.mark.parametrize("value", [0, -1, 2.5, "a", True])
 def test_sizes_of_engines(value):
     for make in (lambda: bn.SigmaPoints(2, chunk=value), lambda: bn.Delta(block_bytes=value)):
-        with pytest.raises(bn.BayesNormError, match=rf"{value!r} was given; a whole number of at least 1 would work"):
+        with pytest.raises(bn.BayesNormError, match=rf"must be a whole number of at least 1, got {value!r}"):
             make()
 
 
 def test_sparse_inputs(posterior):
     for engine in (None, bn.Delta()):
         with pytest.raises(
-            bn.BayesNormError, match=r"x: is a torch.sparse_coo tensor; a dense one, such as x.to_dense"
+            bn.BayesNormError, match=r"x is a torch.sparse_coo tensor. Pass a dense one, such as x.to_dense"
         ):
             posterior.predict(X.to_sparse(), engine)
-    with pytest.raises(bn.BayesNormError, match=r"train_data: is a torch.sparse_coo tensor"):
+    with pytest.raises(bn.BayesNormError, match=r"train_data is a torch.sparse_coo tensor"):
         bn.MCBN(batch_size=8).fit(network(), X.to_sparse())
 
 
 def test_a_module_is_no_choice_of_layers():
     model = network()
-    with pytest.raises(bn.BayesNormError, match=r"layers: BatchNorm1d.* was given; pass names, a predicate"):
+    with pytest.raises(bn.BayesNormError, match=r"layers must be names, a predicate.*, got BatchNorm1d"):
         bn.MCBN(batch_size=8, layers=model[1]).fit(model, X)

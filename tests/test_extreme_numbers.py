@@ -36,10 +36,10 @@ def fitted(outputs=1, likelihood=None):
 )
 def test_an_effective_batch_size_that_is_too_small(likelihood):
     posterior = fitted(2, likelihood)
-    said = r"batch_size: at an effective batch size of 0.001 .* all rows are not finite; .*at_batch_size\(16\)"
+    said = r"Outputs of all rows are not finite at effective batch size 0.001.*at_batch_size\(16\)"
     with pytest.raises(NotFiniteError, match=said):
         posterior.at_batch_size(1e-3).predict(X)
-    with pytest.raises(NotFiniteError, match=r"batch_size: at an effective batch size of 0.001"):
+    with pytest.raises(NotFiniteError, match=r"not finite at effective batch size 0.001"):
         posterior.at_batch_size(1e-3).predict(X, bn.SigmaPoints(4))
     assert torch.isfinite(posterior.at_batch_size(1e30).predict(X).log_prob(_targets(likelihood))).all()
 
@@ -55,36 +55,35 @@ def _targets(likelihood):
 def test_rows_that_are_too_large(rows, named, engine):
     x = X.clone()
     x[rows] = 1e30
-    said = (
-        f"x: outputs of {named} are not finite, or too large for torch.float32, where inputs reach 1e+30; inputs like"
-    )
-    with pytest.raises(NotFiniteError, match=re.escape(said)):
+    said = rf"^x gives outputs that are not finite, or too large for torch.float32, for {named}, .*1e\+30\. Pass"
+    with pytest.raises(NotFiniteError, match=said):
         fitted().predict(x, engine)
 
 
 def test_rows_that_are_nan_are_numbered():
     x = X.clone()
     x[[4, 9], 1] = torch.nan
-    with pytest.raises(
-        InputError, match="x: holds 2 NaN or infinite values out of 240, in rows 4 and 9; impute or drop"
-    ):
+    with pytest.raises(InputError, match=r"x has 2 NaN or infinite values out of 240, in rows 4 and 9. Impute or drop"):
         fitted().predict(x)
 
 
 def test_posteriors_without_a_batch_size_blame_the_rows():
-    with pytest.raises(NotFiniteError, match="x: outputs of all rows"):
+    with pytest.raises(NotFiniteError, match=r"^x gives outputs that are not finite.*all rows"):
         bn.ensemble([network(), network()], bn.Gaussian()).predict(1e30 * X)
 
 
 @pytest.mark.parametrize(
     ("likelihood", "said"),
     [
-        (bn.Gaussian(1e-45), "precision: 1e-45 was given, too extreme for predictions in torch.float32; numbers from"),
-        (bn.Gaussian((1.0, 1e300)), "precision: 1e+300 was given"),
-        (bn.Laplace(1e30), "scale: 1e+30 was given"),
-        (bn.StudentT(scale=1e-45), "scale: 1e-45 was given"),
-        (bn.HeteroscedasticGaussian(1e15), "scale: 1e+15 was given"),
-        (bn.Categorical(1e-300), "temperature: 1e-300 was given"),
+        (
+            bn.Gaussian(1e-45),
+            "precision is 1e-45, which is too extreme for predictions in torch.float32. Use numbers from",
+        ),
+        (bn.Gaussian((1.0, 1e300)), "precision is 1e+300"),
+        (bn.Laplace(1e30), "scale is 1e+30"),
+        (bn.StudentT(scale=1e-45), "scale is 1e-45"),
+        (bn.HeteroscedasticGaussian(1e15), "scale is 1e+15"),
+        (bn.Categorical(1e-300), "temperature is 1e-300"),
     ],
     ids=str,
 )
@@ -106,13 +105,13 @@ def test_double_precision_takes_what_single_does_not():
 def test_targets_that_are_too_large(options):
     posterior = fitted()
     for function in (posterior.predict(X).log_prob, posterior.predict(X).crps, lambda y: bn.calibrate(posterior, X, y)):
-        with pytest.raises(InputError, match=r"y: holds 1e\+30 among 1 values out of 60 that are too large for"):
+        with pytest.raises(InputError, match=r"^y must be at most .* but 1 of 60 values are larger, such as 1e\+30"):
             function(torch.cat([Y[:-1], torch.tensor([[1e30]])]))
     with pytest.raises(
-        NotFiniteError, match=r"y: lies too far off the predictions to have squared errors in torch.float32"
+        NotFiniteError, match=r"y is so far from the predictions that squared errors overflow in torch.float32"
     ):
         bn.calibrate(posterior, X, torch.full_like(Y, 8e18), **options)
-    with pytest.raises(NotFiniteError, match=r"x: outputs of all rows are not finite"):
+    with pytest.raises(NotFiniteError, match=r"^x gives outputs that are not finite.*all rows"):
         bn.calibrate(posterior, 1e30 * X, Y, **options)
 
 
@@ -139,15 +138,15 @@ def test_searches_pass_over_batch_sizes_that_are_too_small_and_refuse_those_that
     found = bn.calibrate(wild.at_batch_size(4096), X, Y)
     assert torch.isfinite(found.predict(X).mean).all()
     posterior = fitted()
-    with pytest.raises(NotFiniteError, match=r"batch_size: at an effective batch size of 0.0001"):
+    with pytest.raises(NotFiniteError, match=r"not finite at effective batch size 0.0001"):
         bn.calibrate(posterior, X, Y, batch_size=[1e-4, 32.0])
-    with pytest.raises(NotFiniteError, match=r"batch_size: at an effective batch size of 0.0001"):
+    with pytest.raises(NotFiniteError, match=r"not finite at effective batch size 0.0001"):
         bn.select_batch_size(posterior, (X, Y), batch_sizes=[1e-4, 32.0])
 
 
 def test_ranges_of_noise_that_are_too_wide():
     posterior = fitted()
-    with pytest.raises(bn.BayesNormError, match=r"noise: 1e-300 was given, too extreme"):
+    with pytest.raises(bn.BayesNormError, match=r"noise is 1e-300, which is too extreme"):
         bn.calibrate(posterior, X, Y, noise=(1e-300, 1.0))
     assert bn.calibrate(posterior, X, Y, noise=(1e-30, 1.0)).likelihood.precision > 1
 

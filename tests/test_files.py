@@ -172,7 +172,7 @@ def test_flipped_bits_anywhere_in_the_tensors(saved, regression, snapshot):
         altered = bytearray(content)
         altered[position] ^= 0x10
         saved.write_bytes(bytes(altered))
-        refused(saved, regression.model, snapshot, match=r"path: .* was altered")
+        refused(saved, regression.model, snapshot, match=r"path: .* was changed")
 
 
 def test_edited_headers(saved, regression, snapshot):
@@ -268,7 +268,7 @@ def test_forging_nothing_is_no_forgery(saved, regression):
     forged(saved, lambda config, tensors: None)
     bn.load(saved, regression.model)
     forged(saved, setting("posterior", "rows", 81), honest_digest=False)
-    with pytest.raises(FileFormatError, match="altered"):
+    with pytest.raises(FileFormatError, match="was changed"):
         bn.load(saved, regression.model)
 
 
@@ -284,7 +284,7 @@ def test_forging_nothing_is_no_forgery(saved, regression):
     ],
 )
 def test_another_architecture(other, said, saved, snapshot):
-    refused(saved, other(), snapshot, match=rf"model: does not match .*{said}")
+    refused(saved, other(), snapshot, match=rf"model does not match .*{said}")
 
 
 def test_other_weights_of_the_same_architecture_are_warned_about(saved, regression):
@@ -292,7 +292,7 @@ def test_other_weights_of_the_same_architecture_are_warned_about(saved, regressi
         regression.model[0].weight += 1  # running statistics still agree: nothing to notice
     bn.load(saved, regression.model)
     regression.model[1].running_mean += 1.0
-    with pytest.warns(bn.BayesNormWarning, match="model: its running statistics differ") as said:
+    with pytest.warns(bn.BayesNormWarning, match="The running statistics of model differ") as said:
         bn.load(saved, regression.model)
     assert len(said) == 1
     assert said[0].filename == __file__, "points at the caller's line"

@@ -90,7 +90,7 @@ def test_a_link_stays_one(tmp_path):
 def test_what_is_no_file_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
     for check in (files.require_place, files.require_writable, lambda path: files.write_bytes(path, b"x")):
-        with pytest.raises(FileFormatError, match=r"path: .*pipe is a device or a pipe; give a file name"):
+        with pytest.raises(FileFormatError, match=r"path: .*pipe is a device or a pipe. Pass the name of a file"):
             check(tmp_path / "pipe")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 

@@ -68,7 +68,7 @@ def test_trap_4_dropout_is_off_while_collecting():
 
 
 def test_trap_5_a_batch_of_all_rows_is_refused_with_the_reason():
-    with pytest.raises(InputError, match="every batch would hold the same rows, all samples would agree"):
+    with pytest.raises(InputError, match="Every batch would contain the same examples, so all samples would be equal"):
         bn.MCBN(batch_size=60, states=4).fit(net(), X)
     almost = bn.MCBN(batch_size=59, states=30).fit(net(), X).predict(X)
     assert (almost.epistemic > 0).all()

@@ -29,7 +29,7 @@ def test_engine_takes_posteriors_with_coordinates_and_refuses_all_others(method,
     if isinstance(posterior, CoordinatePosterior):
         assert (posterior.predict(regression.new_x, engine).epistemic > 0).all()
     else:
-        with pytest.raises(bn.BayesNormError, match=r"MonteCarlo\(\) works with every posterior"):
+        with pytest.raises(bn.BayesNormError, match=r"MonteCarlo\(\), which supports every posterior"):
             posterior.predict(regression.new_x, engine)
 
 

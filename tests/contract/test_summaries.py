@@ -35,7 +35,7 @@ def assert_same_but_samples(summary, samples, y):
         expected, found = ({name: getattr(own, name) for name in names} for own in (samples, summary))
         expected["crps"], found["crps"] = samples.crps(y), summary.crps(y)
         if isinstance(summary, RegressionSummary):  # not the delta method's, which has no samples to keep
-            with pytest.raises(bn.BayesNormError, match=r"needs the samples.*keep=.summary"):
+            with pytest.raises(bn.BayesNormError, match=r"samples are needed here.*keep=.summary"):
                 summary.interval(0.9)
     for name, value in expected.items():
         if value.is_floating_point():

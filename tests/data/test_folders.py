@@ -51,7 +51,7 @@ def test_nobody_knows_the_home_folder(tmp_path, monkeypatch):
     monkeypatch.setenv("BAYESNORM_DATA", os.pathsep.join(["~nobody-of-that-name/sets", str(tmp_path)]))
     (tmp_path / "x").touch()
     assert find("x") == tmp_path / "x"
-    with pytest.raises(DataNotFoundError, match="'y' was not found; searched: ~nobody-of-that-name/sets"):
+    with pytest.raises(DataNotFoundError, match="'y' was not found in ~nobody-of-that-name/sets"):
         find("y")
 
 
@@ -76,14 +76,14 @@ def test_missing_file_says_what_where_and_what_to_do(data_folder):
     message = str(caught.value)
     assert "'uci'" in message
     assert str(data_folder) in message
-    assert f"{cache_folder()} (no such folder)" in message
+    assert f"{cache_folder()} (does not exist)" in message
     assert "Set BAYESNORM_DATA" in message
 
 
 @pytest.mark.parametrize("path", ["/etc/hostname", "../secret", "uci/../../secret"])
 def test_paths_outside_the_data_folders_are_refused(path, data_folder):
     (data_folder.parent / "secret").write_text("")
-    with pytest.raises(BayesNormError, match="relative_path must lie inside a data folder"):
+    with pytest.raises(BayesNormError, match="relative_path must be inside a data folder"):
         find(path)
 
 

@@ -82,8 +82,8 @@ def test_what_cannot_be_had_is_told_and_taken_when_it_was_put_there(sets, tmp_pa
     found = get("yacht", tmp_path)
     assert not found.written
     assert found.missing == (
-        "uci/yacht.npz cannot be fetched from here (a cannot be reached; b cannot be reached): put the file a or the "
-        f"file b into {tmp_path / 'downloads'} and run the same command again.",
+        "uci/yacht.npz cannot be downloaded (a cannot be reached; b cannot be reached). To add the data by hand, put "
+        f"the file a or the file b into {tmp_path / 'downloads'} and run the same command again.",
     )
     assert not (tmp_path / "uci").exists()
     (tmp_path / "downloads").mkdir(exist_ok=True)
@@ -98,7 +98,7 @@ def test_a_broken_file_is_an_error_that_names_it_and_nothing_is_written(sets, tm
         get("yacht", tmp_path)
     assert not (tmp_path / "uci").exists()
     sets(File("c.csv"), digest="other")
-    with pytest.raises(FileFormatError, match=r"c\.csv .* hold other content than is meant by uci/yacht\.npz"):
+    with pytest.raises(FileFormatError, match=r"c\.csv .* the content is not that of uci/yacht\.npz"):
         get("yacht", tmp_path)
     assert not (tmp_path / "uci").exists()
 
@@ -123,7 +123,7 @@ def test_a_set_of_images_has_to_be_whole(monkeypatch, tmp_path):
         monkeypatch.setitem(SETS, "mnist", (Target(files, ("x", "y"), (origin,)),))
 
     put(test=2)
-    with pytest.raises(FileFormatError, match="holds 2 images and 2 labels, not all 3 of test"):
+    with pytest.raises(FileFormatError, match="has 2 images and 2 labels instead of all 3 of test"):
         get("mnist", tmp_path)
     assert not (tmp_path / "mnist").exists()
     put(test=3)

@@ -74,7 +74,7 @@ def test_a_connection_that_breaks_is_made_again_from_there(server, tmp_path):
 
 def test_half_a_download_is_an_error_and_the_next_call_goes_on(server, tmp_path):
     server.cuts = [1000, 10, 10]
-    with pytest.raises(FileFormatError, match=r"set\.bin did not come whole: 1,020 .*bytes are in .*set\.bin\.part"):
+    with pytest.raises(FileFormatError, match=r"set\.bin is incomplete: 1,020 .*bytes are in .*set\.bin\.part"):
         OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent)
     assert (tmp_path / "set.bin.part").read_bytes() == CONTENT[:1020]
     server.asked.clear()
@@ -98,13 +98,13 @@ def test_other_content_is_refused_by_name_and_deleted_unless_it_was_there(name, 
         server.content = CONTENT[::-1]
     else:
         (tmp_path / name).write_bytes(b"a page that says no")
-    with pytest.raises(FileFormatError, match=r"^set\.bin is not the file that is meant: .* bytes with sha256"):
+    with pytest.raises(FileFormatError, match=r"^set\.bin is not the expected file: it has .* bytes and sha256"):
         OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent)
     assert [path.name for path in tmp_path.iterdir()] == (["set.bin"] if name == "set.bin" else [])
 
 
 def test_what_is_not_there(server, tmp_path):
-    with pytest.raises(SourceUnreachable, match="answers 404"):
+    with pytest.raises(SourceUnreachable, match="returned 404"):
         OfficialFile(server.url.replace("set.bin", "other"), None).fetch(tmp_path, silent)
     server.server_close()
     with pytest.raises(SourceUnreachable, match="cannot be reached"):
@@ -129,15 +129,15 @@ def test_a_client_fetches_a_package(monkeypatch, tmp_path):
     client(monkeypatch, "raise SystemExit('not asked')")
     assert package().fetch(tmp_path, silent) == path
     path.write_bytes(b"half")
-    with pytest.raises(FileFormatError, match=r"a-set-1\.2\.tgz is not the file that is meant: 4 bytes"):
+    with pytest.raises(FileFormatError, match=r"a-set-1\.2\.tgz is not the expected file: it has 4 bytes"):
         package().fetch(tmp_path, silent)
 
 
 @pytest.mark.parametrize(
     ("code", "message"),
     [
-        ("import sys; sys.exit('no such package')", r"did not fetch the package a-set \(no such package\)"),
-        ("pass", r"left no file that ends in \.tgz"),
+        ("import sys; sys.exit('no such package')", r"could not download the package a-set \(no such package\)"),
+        ("pass", r"wrote no file that ends in \.tgz"),
         (None, "no-such-client is not installed"),
     ],
 )

@@ -83,7 +83,7 @@ def test_idx(tmp_path):
         paths.append(tmp_path / name)
     same(formats.idx_files(paths), GREYS)
     same(formats.idx_in_npm(tar(tmp_path / "a.tgz", {f"package/data/{k}": v for k, v in idx_names()})), GREYS)
-    with pytest.raises(ValueError, match="no idx file"):
+    with pytest.raises(ValueError, match="not an idx file"):
         formats.idx(b"<html>")
     with pytest.raises(ValueError, match="cannot reshape"):
         formats.idx(idx(GREYS)[:-1])
@@ -118,7 +118,7 @@ def test_notmnist_leaves_broken_pictures_out_and_counts(tmp_path):
     stream = io.BytesIO()
     pillow.fromarray(GREYS[0]).save(stream, "PNG")
     members = {"n/A/a.png": stream.getvalue(), "n/A/b.png": b"broken", "n/J/c.png": stream.getvalue()}
-    with pytest.raises(ValueError, match="2 letters can be read, not 18,724"):
+    with pytest.raises(ValueError, match="2 letters are readable instead of 18,724"):
         formats.notmnist_pictures(tar(tmp_path / "a.tar.gz", members))
 
 

@@ -109,5 +109,5 @@ def test_damaged_or_foreign_file_is_a_clear_error(damage, data_folder):
 def test_a_file_of_words_is_a_clear_error(data_folder):
     (data_folder / "uci").mkdir(exist_ok=True)
     np.savez(data_folder / "uci" / "yacht.npz", X=np.array([["a", "b"]]), y=np.array([1.0]))
-    with pytest.raises(FileFormatError, match=r"yacht\.npz should hold X \(N, d\) and y \(N,\)"):
+    with pytest.raises(FileFormatError, match=r"yacht\.npz must contain real numbers X \(N, d\) and y \(N,\)"):
         load_uci("yacht")

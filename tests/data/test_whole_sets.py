@@ -72,9 +72,11 @@ def test_the_first_folder_decides_unless_all_images_are_wanted(small, tmp_path, 
     assert len(load_cifar10("test")[0]) == 20
     with pytest.raises(DataNotFoundError) as caught:
         load_cifar10("test", whole=True)
-    assert f"{tmp_path / 'part' / 'cifar10'} holds only the first 2,000 of 30" in str(caught.value)
-    assert "`bayesnorm data get cifar10` brings all" in str(caught.value)
-    with pytest.raises(BayesNormError, match=r"rows must be between 1 and 20 images, got 25; .* holds only the first"):
+    assert f"{tmp_path / 'part' / 'cifar10'} has only the first 2,000 of 30" in str(caught.value)
+    assert "`bayesnorm data get cifar10` to download all" in str(caught.value)
+    with pytest.raises(
+        BayesNormError, match=r"rows must be a number of images from 1 to 20, got 25\. .* has only the first"
+    ):
         load_cifar10("test", 25)
     x, _ = put(tmp_path / "cache" / "bayesnorm", "cifar10", "test")
     assert len(load_cifar10("test")[0]) == 20
@@ -99,10 +101,13 @@ def test_svhn_may_be_a_part_too(small, data_folder):
 @pytest.mark.parametrize(
     ("arrays", "message"),
     [
-        ({"x": np.zeros((12, 28, 28), np.uint8), "y": np.zeros(12, int)}, "holds 12 images and 12 labels, not all 30"),
-        ({"x": np.zeros((30, 28, 28), np.uint8), "y": np.zeros(29, int)}, "holds 30 images and 29 labels"),
+        (
+            {"x": np.zeros((12, 28, 28), np.uint8), "y": np.zeros(12, int)},
+            "has 12 images and 12 labels instead of all 30",
+        ),
+        ({"x": np.zeros((30, 28, 28), np.uint8), "y": np.zeros(29, int)}, "has 30 images and 29 labels"),
         ({"x": np.zeros((30, 28, 28)), "y": np.zeros(30, int)}, r"images \(30, 28, 28\) of float64"),
-        ({"x": np.zeros((30, 27, 28), np.uint8), "y": np.zeros(30, int)}, r"not \(30, 28, 28\) of uint8"),
+        ({"x": np.zeros((30, 27, 28), np.uint8), "y": np.zeros(30, int)}, r"instead of \(30, 28, 28\) of uint8"),
         ({"x": np.zeros((30, 28, 28), np.uint8), "y": np.full(30, 10)}, "labels other than 0 to 9"),
     ],
 )

@@ -73,9 +73,9 @@ def test_unknown_depth(make):
 
 
 def test_other_bad_arguments():
-    with pytest.raises(BayesNormError, match=r"classes: 2.5 was given"):
+    with pytest.raises(BayesNormError, match=r"classes must be .*, got 2.5"):
         CifarResNet(20, classes=2.5)
-    with pytest.raises(BayesNormError, match="seed: 'a' was given; a whole number from 0"):
+    with pytest.raises(BayesNormError, match=r"seed must be .*a whole number from 0.*, got 'a'"):
         CifarResNet(20, seed="a")
 
 
@@ -104,7 +104,7 @@ def test_foreign_weights_are_a_clear_error(data_folder):
     folder.mkdir()
     path = folder / "resnet20.safetensors"
     save_file(CifarResNet(32).state_dict(), path)
-    with pytest.raises(FileFormatError, match="does not hold the weights of a CIFAR ResNet-20"):
+    with pytest.raises(FileFormatError, match="does not contain the weights of a CIFAR ResNet-20"):
         load_cifar_resnet(20)
     state = CifarResNet(20).state_dict()
     for spoilt in (state["linear.bias"] / 0, state["linear.bias"].long(), state["linear.bias"].to(torch.complex64)):

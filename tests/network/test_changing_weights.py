@@ -13,7 +13,9 @@ from bayesnorm.errors import WeightsChangedError
 
 X = torch.randn(48, 4, generator=torch.Generator().manual_seed(0))
 ENGINES = [None, bn.MonteCarlo(5, vectorize=False), bn.MonteCarlo(6, chunk=2), bn.SigmaPoints(2), bn.Delta()]
-SAID = "model: its weights changed while it ran .*trained in another thread.*; run it again when they rest, or use"
+SAID = (
+    "model: its weights changed while it was running.*trained in another thread.* Wait for the training to end, or use"
+)
 
 
 class Watched(nn.Module):

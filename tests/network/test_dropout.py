@@ -192,7 +192,7 @@ def test_a_network_that_is_moved_or_changed_is_followed():
     assert double.dtype == torch.float64
     torch.testing.assert_close(double.float(), single)
     model[1] = nn.Identity()
-    with pytest.raises(NetworkError, match=r"model: '1' is no dropout layer, and the posterior samples one there"):
+    with pytest.raises(NetworkError, match=r"model: '1' is not a dropout layer, but the posterior samples one there"):
         posterior.predict(x)
 
 
@@ -223,16 +223,18 @@ def test_rates_that_are_none(p):
 
 def test_names_that_are_none():
     model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.1), nn.Linear(4, 1))
-    with pytest.raises(NetworkError, match=r"p: 'drop' is no module of the network; its dropout layers are '1'"):
+    with pytest.raises(NetworkError, match=r"p: the network has no module 'drop'. Its dropout layers are '1'"):
         dropout_rates(model, {"drop": 0.1})
-    with pytest.raises(NetworkError, match=r"p: '0' is Linear and no dropout layer.*'1'"):
+    with pytest.raises(NetworkError, match=r"p: '0' is Linear and not a dropout layer.*'1'"):
         dropout_rates(model, {"0": 0.1})
 
 
 @pytest.mark.parametrize("p", [None, 0.5])
 def test_a_network_without_dropout_is_told_of_add_dropout(p):
     model = nn.Sequential(nn.Linear(3, 4), nn.ReLU(), nn.Linear(4, 1))
-    with pytest.raises(NetworkError, match=r"no dropout layer .*found Linear, ReLU.*bayesnorm.add_dropout\(model, p\)"):
+    with pytest.raises(
+        NetworkError, match=r"no dropout layer .*its modules are Linear, ReLU.*bayesnorm.add_dropout\(model, p\)"
+    ):
         bn.MCDropout(p).fit(model, torch.randn(5, 3))
 
 

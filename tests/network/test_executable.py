@@ -152,7 +152,7 @@ def test_an_entry_of_several_outputs(kind, first, second, tmp_path):
     [("dict", None, "'a', 'b'"), ("dict", "c", "'a', 'b'"), ("tuple", 2, "0, 1"), ("tuple", None, "0, 1")],
 )
 def test_an_entry_that_is_not_there(kind, output, entries):
-    with pytest.raises(NetworkError, match=f"output: {output!r} .* {entries}"):
+    with pytest.raises(NetworkError, match=f"output={output!r}, but .* {entries}"):
         fitted(Several(kind), data(3), output=output)
 
 
@@ -402,7 +402,7 @@ def test_a_network_that_returns_another_number_of_rows():
         def forward(self, x):
             return self.bn(x).mean()
 
-    with pytest.raises(NetworkError, match=r"model: returned shape \(\) for \d+ inputs"):
+    with pytest.raises(NetworkError, match=r"model: it returned shape \(\) for \d+ inputs"):
         fitted(Pools(), data(3))
 
 

@@ -109,11 +109,11 @@ def test_layers_called_by_keyword_and_layers_never_called():
 @pytest.mark.parametrize(
     ("where", "said"),
     [
-        ("bias", r"where: 'bias' was given; \"linear\", \"conv\", \"weights\" or modules .*'0'"),
-        (["0", "9"], r"where: '9' was given"),
-        ([], r"where: an empty list"),
-        (3, r"where: 3 was given"),
-        (lambda name, module: False, r"where: the predicate chose none of 8 modules"),
+        ("bias", r"where: the network has no module 'bias'. Use \"linear\", \"conv\", \"weights\" or names .*'0'"),
+        (["0", "9"], r"where: the network has no module '9'"),
+        ([], r"where is an empty list"),
+        (3, r"where must be .*, got 3"),
+        (lambda name, module: False, r"where: the predicate chose none of the 8 modules"),
     ],
 )
 def test_places_that_are_none(where, said):
@@ -122,14 +122,16 @@ def test_places_that_are_none(where, said):
 
 
 def test_other_bad_input_to_add_dropout():
-    with pytest.raises(NetworkError, match=r"where: 'linear' .*but the first, which takes the data; input=True"):
+    with pytest.raises(
+        NetworkError, match=r"where='linear', but .*except the first, whose input is the data. Use input=True"
+    ):
         bn.add_dropout(nn.Linear(3, 1), 0.2)
-    with pytest.raises(NetworkError, match=r"where: 'conv' was given, and the network has no such layer\."):
+    with pytest.raises(NetworkError, match=r"where='conv', but the network has no such layer\."):
         bn.add_dropout(nn.Linear(3, 1), 0.2, "conv")
-    with pytest.raises(NetworkError, match="has an 'input_dropout' already"):
+    with pytest.raises(NetworkError, match="already has a module 'input_dropout'"):
         bn.add_dropout(bn.add_dropout(cnn(), 0.2), 0.2)
     for p in (0, 1, -0.5, True, "0.1"):
-        with pytest.raises(NetworkError, match=r"p: .* was given; a rate between 0 and 1"):
+        with pytest.raises(NetworkError, match=r"p must be .*a rate between 0 and 1.*, got .*"):
             bn.add_dropout(cnn(), p)
-    with pytest.raises(NetworkError, match=r"model: str was given"):
+    with pytest.raises(NetworkError, match=r"model must be .*, got str"):
         bn.add_dropout("model", 0.1)

@@ -198,15 +198,15 @@ def test_layers_that_are_not_chosen_keep_their_running_statistics_while_collecti
 @pytest.mark.parametrize(
     ("choice", "said"),
     [
-        (0, r"layers: 0 .* 1 to 3"),
-        (4, r"layers: 4 .* 1 to 3"),
-        (True, r"layers: True"),
-        (1.5, r"layers: 1\.5"),
+        (0, r"layers=0, but .* layers=1 to 3"),
+        (4, r"layers=4, but .* layers=1 to 3"),
+        (True, r"layers must be .*, got True"),
+        (1.5, r"layers must be .*, got 1\.5"),
         ("nope", r"layers: 'nope' .* 'first', 'middle', 'last'"),
         ("aux", r"layers: 'aux'"),
         (["first", "head"], r"layers: 'head'"),
-        ([], r"layers: an empty list"),
-        (lambda name, module: False, r"layers: the predicate chose none of 3"),
+        ([], r"layers: the list is empty"),
+        (lambda name, module: False, r"layers: the predicate chose none of the 3"),
     ],
 )
 def test_a_choice_that_chooses_nothing_is_an_error(choice, said):
@@ -229,7 +229,7 @@ def test_at_layers_is_what_layers_would_have_drawn_on_the_last_layer(reference):
 
 
 def test_a_layer_alone_is_no_network():
-    with pytest.raises(NetworkError, match=r"model: is itself a BatchNorm1d.*nn.Sequential\(layer, head\), would work"):
+    with pytest.raises(NetworkError, match=r"model: it is a single BatchNorm1d layer.*nn.Sequential\(layer, head\)"):
         bn.MCBN(batch_size=8).fit(nn.BatchNorm1d(3).eval(), torch.randn(40, 3))
 
 
@@ -244,5 +244,5 @@ def test_layers_that_share_their_statistics_are_told_apart_from_bad_input():
 @pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
 def test_torchscript_is_refused_as_such():
     scripted = torch.jit.script(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)).eval())
-    with pytest.raises(NetworkError, match="model: is a TorchScript module"):
+    with pytest.raises(NetworkError, match="model: it is a TorchScript module"):
         bn.deterministic(scripted, bn.Gaussian())

@@ -151,6 +151,6 @@ def test_a_layer_whose_input_does_not_hold_rows_has_batch_statistics_but_no_mome
     model, x = Steps().eval(), torch.randn(40, 3, 6)
     batches = mini_batches(x, 8, 5, seed=0)
     assert collect_statistics(model, batches).mean.shape == (5, 6)
-    with pytest.raises(NetworkError, match=r"'bn' gets 48 entries for 8 rows.*GaussianBN\(rank=\.\.\.\)"):
+    with pytest.raises(NetworkError, match=r"'bn' gets 48 entries for 8 examples.*GaussianBN\(rank=\.\.\.\)"):
         collect_moments(model, batches)
     assert collect_moments(model, batches, ["first"]).mean_std.shape == (3,)

@@ -89,32 +89,35 @@ def test_thinned_rows_are_the_first():
 
 
 BAD_ROWS = {
-    "out of range": ({"rows": [[0, 1], [3, 40]]}, r"rows\[1\]: goes from 3 to 40, but x has 40 rows; 0 to 39"),
-    "negative": ({"rows": [[0, -1]]}, r"rows\[0\]: goes from -1 to 0"),
-    "no numbers": ({"rows": [[0.5, 1.0]]}, r"rows\[0\]: has shape \(2,\) and torch.float64"),
-    "none": ({"rows": [[]]}, r"rows\[0\]: .*at least one row"),
-    "how many": ({}, "networks: how many networks"),
-    "lengths": ({"rows": [[0, 1]], "networks": 2}, r"networks for 2, rows for 1\); they must agree"),
-    "y": ({"y": Y[:-1], "networks": 1}, r"y: has shape \(39, 1\) beside x of \(40, 4\)"),
-    "no table": ({"x": X[:, 0], "networks": 1}, r"x: has shape \(40,\); \(rows, inputs\)"),
+    "out of range": (
+        {"rows": [[0, 1], [3, 40]]},
+        r"rows\[1\] has numbers from 3 to 40, but x has 40 rows. Use 0 to 39",
+    ),
+    "negative": ({"rows": [[0, -1]]}, r"rows\[0\] has numbers from -1 to 0"),
+    "no numbers": ({"rows": [[0.5, 1.0]]}, r"rows\[0\] must be .*, got shape \(2,\) and torch.float64"),
+    "none": ({"rows": [[]]}, r"rows\[0\] has shape .*at least one example"),
+    "how many": ({}, "networks: the number of networks is unknown"),
+    "lengths": ({"rows": [[0, 1]], "networks": 2}, r"networks for 2, rows for 1\). These numbers must be equal"),
+    "y": ({"y": Y[:-1], "networks": 1}, r"y has shape \(39, 1\), but x has shape \(40, 4\)"),
+    "no table": ({"x": X[:, 0], "networks": 1}, r"x has shape \(40,\). Pass \(rows, inputs\)"),
     "scales of others": (
         {"networks": 2, "standardise": Scales(*(torch.ones(3, 1) for _ in range(4)))},
-        "standardise: scales of 3 networks were given for 2",
+        "standardise: the scales are for 3 networks, but there are 2",
     ),
     "scales of other inputs": (
         {"networks": 1, "standardise": Scales(*(torch.ones(1, n) for n in (3, 3, 1, 1)))},
-        "standardise: scales of 3 inputs were given beside x of 4",
+        "standardise: the scales have 3 inputs, but x has 4",
     ),
-    "fewer than no networks": ({"networks": -1}, "networks: -1 was given; a whole number of at least 1"),
-    "half a network": ({"networks": 2.5}, "networks: 2.5 was given"),
-    "no lists": ({"rows": 5}, "rows: int was given; a list of row numbers for each network"),
-    "not finite": ({"x": X * math.nan, "networks": 1}, "x: holds 160 NaN"),
+    "fewer than no networks": ({"networks": -1}, "networks must be .*a whole number of at least 1.*, got -1"),
+    "half a network": ({"networks": 2.5}, "networks must be .*, got 2.5"),
+    "no lists": ({"rows": 5}, "rows must be .*a list of row numbers for each network.*, got int"),
+    "not finite": ({"x": X * math.nan, "networks": 1}, "x has 160 NaN"),
 }
 
 
 def test_rows_without_real_targets_have_none_of_their_own():
     for y in (None, torch.zeros(40, dtype=torch.long)):
-        with pytest.raises(InputError, match="y: these rows hold no real targets"):
+        with pytest.raises(InputError, match="y: these rows have no real targets"):
             StackedRows.of(X, y, networks=1).own_targets  # noqa: B018
 
 

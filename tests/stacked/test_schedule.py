@@ -112,7 +112,7 @@ def test_a_schedule_that_is_none():
     ids=["wider", "first"],
 )
 def test_a_way_around_layers_that_do_not_fit(network):
-    with pytest.raises(NetworkError, match="a way around them needs a linear layer before it"):
+    with pytest.raises(NetworkError, match="A skip connection needs equal numbers and a linear layer before it"):
         Stack.of([network])
 
 

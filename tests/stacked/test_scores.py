@@ -105,7 +105,7 @@ def test_scores_of_rows_without_padding(predictions):
 @pytest.mark.parametrize("each", [-1, 3, 7])
 def test_axes_that_are_not_there(predictions, each):
     mixture, _, y, _ = predictions
-    with pytest.raises(InputError, match=rf"each: {each} was given for scores of shape \(5, 25, 1\); 0 or 1 would"):
+    with pytest.raises(InputError, match=rf"each must be 0 or 1 for scores of shape \(5, 25, 1\), got {each}"):
         metrics.crps(mixture, y, each=each)
 
 
@@ -114,12 +114,12 @@ def test_a_network_without_targets_has_no_score(predictions):
     y = y.clone()
     y[3] = math.nan
     for score in (metrics.crps, metrics.pll, metrics.rmse, metrics.coverage):
-        with pytest.raises(InputError, match="y: all targets are missing"):
+        with pytest.raises(InputError, match="y has no target to score: all are missing"):
             score(mixture, y, each=1)
         assert torch.isfinite(score(mixture, y))
 
 
 def test_a_constant_variance_for_each_network_has_axes_of_its_own(predictions):
     mixture, _, y, _ = predictions
-    with pytest.raises(InputError, match=r"variance: has shape \(5,\), but the predictions have \(5, 25, 1\)"):
+    with pytest.raises(InputError, match=r"variance has shape \(5,\), but the predictions have shape \(5, 25, 1\)"):
         metrics.normalised_crps(mixture, y, VARIANCES, each=1)

@@ -186,7 +186,7 @@ def test_a_network_that_breaks_is_named():
     networks, rows, _ = task()
     with torch.no_grad():
         networks[2][6].bias.fill_(1e30)
-    with pytest.raises(BayesNormError, match=r"loss: is NaN or infinite in epoch 1 for networks \[2\]"):
+    with pytest.raises(BayesNormError, match=r"loss is NaN or infinite in epoch 1 for networks \[2\]"):
         together(networks, rows, epochs=1)
 
 

@@ -87,12 +87,12 @@ def test_moments_of_one_batch_of_nearly_all_rows(task):
 
 @pytest.mark.parametrize("batch_size", [0, 1, 2.5])
 def test_moments_of_batches_that_cannot_be(task, batch_size):
-    with pytest.raises(InputError, match=rf"batch_size: {batch_size} was given"):
+    with pytest.raises(InputError, match=rf"batch_size must be .*, got {batch_size}"):
         stacked_moments(task[0], task[1], batch_size)
 
 
 def test_moments_of_batches_of_all_rows(task):
-    with pytest.raises(InputError, match=r"batch_size: 1000 of only 80 training rows: .* At most 79 works"):
+    with pytest.raises(InputError, match=r"batch_size=1000, but a network has only 80 training rows.* Use at most 79"):
         stacked_moments(task[0], task[1], 1000)
 
 
