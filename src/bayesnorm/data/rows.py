@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 from ..errors import BayesNormError
 
 Rows: TypeAlias = int | slice | Sequence[int] | NDArray[np.integer[Any]] | None
-"The images to load: the first n (an int), a slice, indices, or all (None)."
+"""The images to load: the first n (an int), a slice, indices, or all (None)."""
 
 
 def row_numbers(rows: Rows, count: int, hint: str = "") -> NDArray[np.intp]:

@@ -15,7 +15,7 @@ from .copying import require_finite_weights, unwrap
 from .layers import listed, module_kinds
 
 RateChoice = float | Mapping[str, float] | None
-"One rate for all dropout layers, rates by name (others keep theirs), or None for the layers' own rates."
+"""One rate for all dropout layers, rates by name (others keep theirs), or None for the layers' own rates."""
 
 
 @dataclass(frozen=True)

@@ -13,7 +13,7 @@ from ..arguments import as_whole
 from ..errors import NetworkError
 
 LayerChoice = int | str | Sequence[str] | Callable[[str, nn.Module], bool] | None
-"Names, a predicate `(name, module) -> bool`, the last k layers in running order, or None for all layers."
+"""Names, a predicate `(name, module) -> bool`, the last k layers in running order, or None for all layers."""
 
 
 @dataclass(frozen=True)

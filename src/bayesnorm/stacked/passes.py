@@ -18,10 +18,10 @@ from .stack import Stack
 PIECE = {"cpu": 2**18, "cuda": 2**26}
 
 Normalise = Callable[[Norm, Tensor], Tensor]
-"Applies a batch-norm layer to its input h, (networks, samples, rows, channels)."
+"""Applies a batch-norm layer to its input h, (networks, samples, rows, channels)."""
 
 Thin = Callable[[Drop, Tensor], Tensor]
-"Applies a dropout layer to its input."
+"""Applies a dropout layer to its input."""
 
 
 def piece_size(stack: Stack) -> int:

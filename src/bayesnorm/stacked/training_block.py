@@ -27,7 +27,7 @@ from .trained_layers import (
 )
 
 RowLoss = Callable[[Tensor, Tensor], Tensor]
-"`loss(f, y)`, a function of outputs (networks, rows, outputs) and targets (networks, rows, ...): (networks, rows)."
+"""`loss(f, y)`, a function of outputs (networks, rows, outputs) and targets (networks, rows, ...): (networks, rows)."""
 
 
 @runtime_checkable
@@ -41,7 +41,7 @@ class SlopedLoss(Protocol):
 
 
 Schedule = Callable[[float], float]
-"A factor of the step size, as a function of the fraction of steps done, from 0 to 1."
+"""A factor of the step size, as a function of the fraction of steps done, from 0 to 1."""
 
 # Most numbers of x that are fetched at once.
 GATHERED = 2**18

@@ -34,7 +34,7 @@ FEWEST_TOGETHER, SMALL_BYTES = 32, 2**19
 WORTH_PACKING = 0.75
 
 Evaluate = Callable[[Stack, Tensor], Tensor | Mapping[str, Tensor]]
-"`evaluate(stack, members)`: scores of the networks `members`, (A,), of `stack`: (A,), or several by name."
+"""`evaluate(stack, members)`: scores of the networks `members`, (A,), of `stack`: (A,), or several by name."""
 
 
 class StackedRun:

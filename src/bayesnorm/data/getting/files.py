@@ -19,7 +19,7 @@ from typing import Any
 from ...errors import DataNotFoundError, FileFormatError
 
 Tell = Callable[[str, int, int | None], None]
-"`tell(name, bytes, all_bytes)`: progress of a download; None if its length is unknown."
+"""`tell(name, bytes, all_bytes)`: progress of a download; None if its length is unknown."""
 
 # Seconds to wait for an answer, and how often a broken connection is retried.
 PATIENCE, TRIES = 20.0, 3

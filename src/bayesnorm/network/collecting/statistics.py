@@ -19,10 +19,10 @@ from .moments import moments_from_sums, statistics_dtype
 from .normalising import NormalisingByBatch
 
 Progress = Callable[[int, int], None]
-"A function of (done, total)."
+"""A function of (done, total)."""
 
 Look = Callable[[Tensor], None]
-"A function that is called with the first examples before a batch is run."
+"""A function that is called with the first examples before a batch is run."""
 
 # Number of training examples that `fit` keeps to check the network's outputs; they are in memory, never in files.
 EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21

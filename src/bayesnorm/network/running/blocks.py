@@ -16,7 +16,7 @@ from .plan import Calls, Planner, Way
 from .prefix import PrefixCache
 
 Take = Callable[[slice, slice, Tensor], None]
-"A function of examples, samples and their outputs; see `Executable.each`."
+"""A function of examples, samples and their outputs; see `Executable.each`."""
 
 
 class Outputs:

@@ -13,7 +13,7 @@ from ..inputs import call_network
 from .affine import AffineBatchNorm, State
 
 Outputs = Callable[[Tensor, State], Tensor]
-"Returns a network's outputs for inputs under one state."
+"""Returns a network's outputs for inputs under one state."""
 
 # The number of examples, and by how many standard deviations statistics are moved to see whether outputs depend on
 # them.

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 
 Key = tuple[int, int]
-"(module number, number of earlier calls)."
+"""(module number, number of earlier calls)."""
 
 
 class _PrefixEnd(BaseException):

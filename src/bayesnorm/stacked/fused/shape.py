@@ -42,7 +42,7 @@ class Shape:
     momentum: float = 0.0
 
     warps: ClassVar[int] = 8
-    "Groups of 32 threads per program."
+    """Groups of 32 threads per program."""
 
     @property
     def D(self) -> int:
