@@ -187,8 +187,8 @@ class Store:
         if version != VERSION:
             age = "newer" if version > VERSION else "older"
             raise FileFormatError(
-                f"path: {self.path} is a store of version {version}, of a {age} bayesnorm, but this one reads "
-                f"version {VERSION}. Use another file name."
+                f"path: {self.path} is a store of version {version}, which is {age} than version {VERSION} of this "
+                "bayesnorm. Use another file name."
             )
         if (found := self._pragma("quick_check(1)")) != "ok":
             raise FileFormatError(f"path: {self.path} is damaged ({found}). {_RESCUE}")

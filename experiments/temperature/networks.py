@@ -41,7 +41,7 @@ def trained_network(name: str, weights: Path | None) -> nn.Module:
     """
     require_known("network", [name], NETWORKS)
     if weights is None:
-        require_known("network, without --weights", [name], GIVEN)
+        require_known("network (without --weights)", [name], GIVEN)
         return load_cifar_resnet(GIVEN[name])
     network = NETWORKS[name]()
     state = {key.removeprefix("module."): tensor.float() for key, tensor in read_tensors(weights)[0].items()}

@@ -87,22 +87,24 @@ def test_tables(experiments, monkeypatch, tmp_path):
 def test_refuses(refuses, tmp_path):
     line = refuses("teye-table3", code=2)
     assert line.startswith("error: No such command 'teye-table3'")
-    assert line.endswith("; python -m experiments --help says more.\n")
+    assert line.endswith(". See python -m experiments --help.\n")
     line = refuses("teye-figure3", "--frob", code=2)
-    assert line == "error: No such option: --frob; python -m experiments teye-figure3 --help says more.\n"
-    assert "--rows and --store were given" in refuses("teye-table1", "--rows", "a", "--store", "b", code=2)
+    assert line == "error: No such option: --frob. See python -m experiments teye-figure3 --help.\n"
+    assert "--rows and --store were both given" in refuses("teye-table1", "--rows", "a", "--store", "b", code=2)
     assert "there is no file" in refuses("teye-table4", "--store", tmp_path / "none.sqlite")
     assert not (tmp_path / "none.sqlite").exists()
     assert "none.csv" in refuses("teye-table4", "--rows", tmp_path / "none.csv")
     line = refuses("compare-methods", "--set", "iris", code=2)
-    assert line == "error: --set: 'iris' was given; one of toy, yacht, concrete, energy would work.\n"
-    assert "--set: 'iris' was given" in refuses("uci-luck", "--set", "iris", code=2)
+    assert line == "error: --set must be one of toy, yacht, concrete, energy, got 'iris'.\n"
+    assert "got 'iris'" in refuses("uci-luck", "--set", "iris", code=2)
 
 
 def test_debug_shows_where(experiments, monkeypatch):
     monkeypatch.setattr(printing, "render", lambda *_: 1 / 0)
     ended = experiments("teye-table4")
-    assert ended.err.endswith("ZeroDivisionError: division by zero (python -m experiments --debug ... shows where).\n")
+    assert ended.err.endswith(
+        "ZeroDivisionError: division by zero (run python -m experiments --debug ... to see the traceback).\n"
+    )
     assert experiments("--debug", "teye-table4").err.startswith("Traceback")
 
 

@@ -73,7 +73,7 @@ def test_show_an_empty_store(experiments, tmp_path):
     Store(tmp_path / "empty.sqlite").close()
     ended = experiments("show", tmp_path / "empty.sqlite")
     assert (ended.code, ended.out) == (0, "")
-    assert "holds no experiments yet" in ended.err
+    assert "has no experiments yet" in ended.err
 
 
 def test_show_refuses(refuses, filled, tmp_path):
@@ -82,9 +82,9 @@ def test_show_refuses(refuses, filled, tmp_path):
     assert not (tmp_path / "none.sqlite").exists()
     line = refuses("show", filled, "--experiment", "gamma")
     assert "--experiment: 'gamma' is not in" in line
-    assert "one of alpha, beta would work" in line
+    assert "Use one of alpha, beta" in line
     (tmp_path / "text.sqlite").write_text("no database" * 100)
-    assert "is damaged or no store" in refuses("show", tmp_path / "text.sqlite")
+    assert "is damaged or not a store" in refuses("show", tmp_path / "text.sqlite")
 
 
 def test_export(experiments, refuses, filled, tmp_path):
@@ -95,7 +95,7 @@ def test_export(experiments, refuses, filled, tmp_path):
     with out.open(newline="") as file:
         assert [row["x"] for row in csv.DictReader(file)] == ["1", "2", "10"]
     out.write_text("mine")
-    assert "is there already; --force" in refuses(*arguments)
+    assert "exists already. Use --force" in refuses(*arguments)
     assert out.read_text() == "mine"
     assert experiments(*arguments, "--force").code == 0
     assert out.read_text() != "mine"
@@ -114,7 +114,7 @@ def test_export_never_writes_over_the_store(refuses, filled, tmp_path):
 def test_export_says_what_failed(experiments, filled, tmp_path):
     out = tmp_path / "alpha.csv"
     ended = experiments("export", filled, "--experiment", "alpha", "--out", out)
-    assert ended.err == f"1 units failed and are not in it\nwrote {out}\n"
+    assert ended.err == f"1 units failed and are not in the file\nwrote {out}\n"
 
 
 def test_export_of_the_uci_benchmark_without_results(refuses, tmp_path):
@@ -137,7 +137,7 @@ def test_export_of_the_uci_benchmark(experiments, refuses, tmp_path, monkeypatch
     out = tmp_path / "uci.csv"
     arguments = ("export", tmp_path / "s.sqlite", "--experiment", "uci-quick", "--out", out)
     (tmp_path / "uci.json").touch()
-    assert "uci.json is there already" in refuses(*arguments)
+    assert "uci.json exists already" in refuses(*arguments)
     assert written == []
     ended = experiments(*arguments, "--force")
     assert ended.code == 0
@@ -183,9 +183,9 @@ def test_uci(experiments, uci, tmp_path):
     store = tmp_path / "bench.sqlite"
     ended = experiments("uci", "--workers", 1, "--store", store)
     assert (ended.code, ended.out) == (0, "quick: 4 results\n")
-    assert f"0 were there, 4 finished, 0 failed; all are in {store}" in ended.err
+    assert f"0 existed, 4 finished, 0 failed; results are in {store}" in ended.err
     assert uci == {"preset": "quick", "sets": None, "methods": None, "device": "cpu"}
-    assert "4 were there, 0 finished" in experiments("uci", "--workers", 1, "--store", store).err
+    assert "4 existed, 0 finished" in experiments("uci", "--workers", 1, "--store", store).err
     with Store(store) as opened:  # the run that did something, not the one that found all there
         (run,) = opened.rows("uci-quick runs")
     assert (run["finished"], run["workers"]) == (4, 1)
@@ -198,7 +198,7 @@ def test_a_store_of_before_the_experiments_left_the_package_goes_on(experiments,
         for x in range(3):
             store.add_result(Unit("uci-quick", "bayesnorm.experiments.uci.unit:run", {"x": x}), x / 2)
     ended = experiments("uci", "--workers", 1, "--store", tmp_path / "s.sqlite")
-    assert "3 were there, 1 finished, 0 failed" in ended.err
+    assert "3 existed, 1 finished, 0 failed" in ended.err
 
 
 def test_uci_passes_everything_on(experiments, uci, tmp_path, monkeypatch):
@@ -240,8 +240,8 @@ def test_uci_with_failures(experiments, uci, tmp_path):
     ended = experiments("uci", "--workers", 1, "--store", store)
     assert (ended.code, ended.out) == (1, "quick: 3 results\n")
     last = ended.err.splitlines()[-1]
-    assert last.startswith("error: 1 units failed; `python -m experiments show")
-    assert f"'{store}' --experiment uci-quick` says why" in last
+    assert last.startswith("error: 1 units failed. Run `python -m experiments show")
+    assert f"'{store}' --experiment uci-quick` to see why" in last
     assert "OSError: odd" in experiments("show", store, "--experiment", "uci-quick").out
     (tmp_path / "broken").unlink()
     assert experiments("uci", "--workers", 1, "--store", store).code == 0
@@ -249,14 +249,14 @@ def test_uci_with_failures(experiments, uci, tmp_path):
 
 def test_uci_refuses(refuses, uci, tmp_path):
     store = ("--store", tmp_path / "s.sqlite")
-    assert "--address: was given without --runner ray" in refuses("uci", "--address", "a:1", *store, code=2)
+    assert "--address needs --runner ray" in refuses("uci", "--address", "a:1", *store, code=2)
     line = refuses("uci", "--preset", "huge", *store, code=2)
     assert "--preset must be one of quick, paper, got 'huge'" in line
     line = refuses("uci", "--set", "yacht", "--set", "iris", *store, code=2)
-    assert "--set: 'iris' was given; one of boston," in line
+    assert "--set must be one of boston," in line
     assert "--method must be one of MCBN, got 'MCDO'" in refuses("uci", "--method", "MCDO", *store, code=2)
     assert "'--threads'" in refuses("uci", "--threads", 0, *store, code=2)
     assert "'--runner'" in refuses("uci", "--runner", "frob", *store, code=2)
     assert "'--device'" in refuses("uci", "--device", "tpu", *store, code=2)
-    assert "does not exist; make it first" in refuses("uci", "--store", tmp_path / "no" / "s.sqlite")
+    assert "does not exist. Create it first" in refuses("uci", "--store", tmp_path / "no" / "s.sqlite")
     assert not (tmp_path / "s.sqlite").exists()

@@ -1,4 +1,4 @@
-"""Every method on one small set: scores are there, the baseline is the baseline, and uncertainty grows away from the data."""
+"""Every method on one small set: scores are there, and uncertainty grows away from the data."""
 
 from __future__ import annotations
 

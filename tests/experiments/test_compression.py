@@ -41,7 +41,7 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     again = experiments("compression", *arguments)
     assert again.out == ended.out[-len(again.out) :]
     assert experiments("compression", "--network", "alexnet").code == 2
-    assert "--kl-weight: 0.0 was given" in experiments("compression", "--kl-weight", 0).err
+    assert "--kl-weight must be a positive number, got 0.0" in experiments("compression", "--kl-weight", 0).err
 
 
 @pytest.mark.parametrize("judged_by", [10, 40, 500])

@@ -122,14 +122,14 @@ def test_names_without_images_are_left_out_unless_asked_for(capsys):
     assert "missing: left out, no such file" in capsys.readouterr().out
     with pytest.raises(DataNotFoundError, match="no such file"):
         ask_each("--panel", ("missing", "there"), ["missing"], measure)
-    with pytest.raises(DataNotFoundError, match="no images to ask about"):
+    with pytest.raises(DataNotFoundError, match="No images are available"):
         ask_each("--panel", ("missing",), None, measure)
 
 
 def test_unknown_names_and_missing_images_are_told(refuses, data_folder):
     assert "fashion-mnist" in refuses("mukhoti-figure1", "--preset", "paper", "--panel", "fashion-mnist", code=1)
-    assert "--panel: 'digits' was given" in refuses("mukhoti-figure1", "--panel", "digits", code=2)
-    assert "--setting: 'alexnet' was given" in refuses("atanov-table1", "--setting", "alexnet", code=2)
+    assert "--panel must be one of cifar10, got 'digits'" in refuses("mukhoti-figure1", "--panel", "digits", code=2)
+    assert "got 'alexnet'" in refuses("atanov-table1", "--setting", "alexnet", code=2)
 
 
 def test_uncertaintys_of_a_network_that_knows_nothing_outside():

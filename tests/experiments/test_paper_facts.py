@@ -70,7 +70,7 @@ def test_settings_are_parsed():
 def test_what_is_not_there():
     assert fact("teye2018", 8, "boston", "MCBN", "normalised_crps_percent", batch_size=512) is None
     assert fact("teye2018", 6, "boston", "DO", "crps") is None
-    with pytest.raises(BayesNormError, match=r"'teye2018', 3; .*'teye2018', 4"):
+    with pytest.raises(BayesNormError, match=r"'teye2018', 3. .*'teye2018', 4"):
         paper_facts("teye2018", 3)
     with pytest.raises(BayesNormError, match="8 cells of table 8 fit"):
         fact("teye2018", 8, "kin8nm", "MCBN", "normalised_crps_percent")

@@ -29,10 +29,10 @@ def test_shares_are_drawn_and_labelled(diagnosis):
     ax = plot.draw()
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels == [
-        "1, theory's normal",
-        "1, any normal",
-        "4, theory's normal",
-        "4, any normal",
+        "1, theoretical normal",
+        "1, fitted normal",
+        "4, theoretical normal",
+        "4, fitted normal",
         "expected by chance",
     ]
     np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), 100 * plot.theory["1"])
@@ -42,7 +42,7 @@ def test_shares_are_drawn_and_labelled(diagnosis):
 
 
 def test_bad_arguments(diagnosis):
-    with pytest.raises(bn.BayesNormError, match=r"statistic: 'var' was given"):
+    with pytest.raises(bn.BayesNormError, match=r"statistic must be .*, got 'var'"):
         RejectionPlot.over_batch_sizes(diagnosis, "var")
-    with pytest.raises(bn.BayesNormError, match="found: is empty"):
+    with pytest.raises(bn.BayesNormError, match="found is empty"):
         RejectionPlot.over_epochs({})

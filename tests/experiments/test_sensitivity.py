@@ -57,13 +57,13 @@ def test_one_run_at_one_place():
 
 
 def test_bad_arguments():
-    with pytest.raises(BayesNormError, match=r"runs: is empty"):
+    with pytest.raises(BayesNormError, match=r"runs is empty"):
         SensitivityCurve.of({})
     with pytest.raises(BayesNormError, match=r"runs: 'a' has no scores"):
         SensitivityCurve.of({"a": {}})
-    with pytest.raises(InputError, match=r"runs: 'a' at 8 holds \[nan\]"):
+    with pytest.raises(InputError, match=r"runs: 'a' at 8 has \[nan\]"):
         SensitivityCurve.of({"a": {8: [np.nan]}})
-    with pytest.raises(InputError, match=r"runs: 'a' at 8 holds \[\]"):
+    with pytest.raises(InputError, match=r"runs: 'a' at 8 has \[\]"):
         SensitivityCurve.of({"a": {8: []}})
     with pytest.raises(BayesNormError, match=r"runs: 'a' has scores at 0"):
         SensitivityCurve.of({"a": {0: [1.0]}})

@@ -38,12 +38,12 @@ def test_split_leaves_the_global_generator_alone():
 
 
 def test_bad_split_arguments():
-    with pytest.raises(BayesNormError, match="split counts from 1"):
+    with pytest.raises(BayesNormError, match="split must be a whole number from 1"):
         paper_split(308, 0)
     with pytest.raises(BayesNormError, match="n_rows must be at least 3"):
         paper_split(2, 1)
     for split in (1.5, "1", 2**32):
-        with pytest.raises(BayesNormError, match="split counts from 1"):
+        with pytest.raises(BayesNormError, match="split must be a whole number from 1"):
             paper_split(308, split)
     with pytest.raises(BayesNormError, match="n_rows must be at least 3"):
         paper_split(308.5, 1)

@@ -124,10 +124,10 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
 def test_refuses(experiments, tmp_path):
     assert "resnet20" in experiments("temperature", "uncertainty", "resnet19").err
     assert (
-        "without --weights: 'resnet56' was given; one of resnet20"
+        "network (without --weights) must be one of resnet20, resnet32, got 'resnet56'"
         in experiments("temperature", "uncertainty", "resnet56").err
     )
     save_file({"conv1.weight": torch.zeros(2)}, tmp_path / "other.safetensors")
     ended = experiments("temperature", "uncertainty", "resnet20", "--weights", tmp_path / "other.safetensors")
     assert ended.code == 2
-    assert "does not hold the weights of resnet20" in ended.err
+    assert "does not contain the weights of resnet20" in ended.err

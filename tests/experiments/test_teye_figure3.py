@@ -49,11 +49,11 @@ def test_the_verdict_comes_from_the_numbers(figure):
     shares = [int(share) / 100 for share in re.findall(r"(\d+)% of units rejected", said)]
     ones = [one for layer in size.layers for one in (layer.mean, layer.std)]
     assert shares == [share for one in ones for share in (one.fitted_rejected, one.rejected)]
-    variances = [float(value) for value in re.findall(r"; variance ([\d.]+) of theory's", said)]
+    variances = [float(value) for value in re.findall(r"; variance ([\d.]+) times the theoretical one", said)]
     assert variances == pytest.approx([float(one.variance_ratio.median()) for one in ones], abs=0.005)
     assert f"{abs(size.variance_lost):.0%} of the outputs' variance" in said
     assert f"not independent: mean |correlation| in a layer {size.dependence.within:.2f}" in said
-    assert f"none of the 90 rows twice lowers variances to {58 / 89:.2f} of theory's" in said
+    assert f"from 90 rows alone lowers variances to {58 / 89:.2f} times the theoretical ones" in said
 
 
 def test_the_words_follow_the_tests():
@@ -80,7 +80,7 @@ def test_main_prints_tables_verdict_and_paths(monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(teye_figure3, "paper_rows", lambda name, number: (rows(), None))
     teye_figure3.main(tmp_path / "new")
     printed = capsys.readouterr().out
-    assert "batch size 16: 40 batches out of 90 training rows" in printed
+    assert "Batch size 16: 40 batches from 90 training examples" in printed
     assert "Independent samples would" in printed.split("Trained network")[1]
     paths = [Path(path) for path in re.findall(r"^.*\.png$", printed, re.MULTILINE)]
     assert [path.parent for path in paths] == [tmp_path / "new"] * 3

@@ -82,7 +82,7 @@ def test_counts_at_the_end(tmp_path):
         "MCBN, CRPS: better 1, same 5, worse 1, missing 1 of 8 cells; "
         "at or below the paper's plus two of its standard errors on 6."
     ) in shown
-    assert "above the paper's less two of its standard errors on 7." in shown  # PLL, without protein
+    assert "above the paper's minus two of its standard errors on 7." in shown  # PLL, without protein
 
 
 def test_what_the_rows_were_made_on(tmp_path):
@@ -99,7 +99,7 @@ def test_what_the_rows_were_made_on(tmp_path):
     assert "preset paper; machine (device H200, torch 2.9), network steps 1,234,567, wall clock 5.25." in shown
     for bad in ("{", "[1]"):
         path.with_suffix(".json").write_text(bad)
-        with pytest.raises(BayesNormError, match=r"rows\.json beside it"):
+        with pytest.raises(BayesNormError, match=r"rows\.json next to it"):
             render(4, path)
 
 
@@ -120,9 +120,9 @@ def test_rows_from_a_store(tmp_path):
             store.add_result(Unit("uci-paper", "any:name", {**shared, "seed": i}), {"rows": chosen})
         store.add_result(Unit("other", "any:name", {}), 1)
         assert compare(6, read_rows(store=store, experiment="uci-paper")) == compare(6, rows)
-        with pytest.raises(BayesNormError, match="holds 'other', 'uci-paper'"):
+        with pytest.raises(BayesNormError, match="must be one of 'other', 'uci-paper'"):
             read_rows(store=store)
-    with pytest.raises(BayesNormError, match="both were given"):
+    with pytest.raises(BayesNormError, match="were both given"):
         read_rows("rows.csv", store=tmp_path / "one.db")
     with pytest.raises(BayesNormError, match=r"there is no file .*no\.db"):
         read_rows(store=tmp_path / "no.db")
@@ -145,17 +145,19 @@ def test_files_that_other_programs_wrote(tmp_path):
     assert render(6, path) == plain
     for content in (b"\xff\xfe", b"x" * 200_000):
         path.write_bytes(content)
-        with pytest.raises(BayesNormError, match=r"rows_path: .*rows\.csv is no CSV file"):
+        with pytest.raises(BayesNormError, match=r"rows_path: .*rows\.csv is not a CSV file"):
             read_rows(path)
 
 
 def test_no_results_yet(tmp_path, monkeypatch):
     monkeypatch.chdir(tmp_path)
-    with pytest.raises(BayesNormError, match=r"uci_paper\.csv is not there; `python -m experiments uci --preset paper"):
+    with pytest.raises(
+        BayesNormError, match=r"uci_paper\.csv does not exist. Run `python -m experiments uci --preset paper"
+    ):
         render(4)
     (tmp_path / "results").mkdir()
     (tmp_path / "results" / "uci_paper.csv").write_text("dataset,method\n")
-    with pytest.raises(BayesNormError, match="holds no rows"):
+    with pytest.raises(BayesNormError, match="has no rows"):
         render(4)
     write(tmp_path / "results" / "uci_paper.csv", the_papers())
     assert "same" in render(4)
@@ -218,4 +220,4 @@ def test_commands_print(tmp_path, experiments):
     assert experiments("teye-verdicts", "--rows", path).out.startswith("MCBN against the paper's MCBN")
     ended = experiments("teye-verdicts", "--rows", tmp_path / "none.csv")
     assert ended.code == 1
-    assert "none.csv is not there" in ended.err
+    assert "none.csv does not exist" in ended.err

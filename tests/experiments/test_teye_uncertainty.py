@@ -59,11 +59,12 @@ def test_pictures_are_drawn_of_what_there_is(tmp_path, capsys):
         writer.writeheader()
         writer.writerows(rows())
     with pytest.raises(
-        BayesNormError, match=r"--rows: .*uci quick\.json is not there; `python -m experiments export` writes"
+        BayesNormError,
+        match=r"--rows: .*uci quick\.json does not exist. Run `python -m experiments export`, which writes",
     ):
         teye_uncertainty.main(table, tmp_path / "out")
     table.with_suffix(".json").write_text(json.dumps(header()))
     teye_uncertainty.main(table, tmp_path / "out")
-    drawn = ["uci_batch_size.png", "uci_uncertainty.png", "uci_samples.png"]
+    drawn = ["uci_batch_size.png", "uci_samples.png", "uci_uncertainty.png"]
     assert sorted(path.name for path in (tmp_path / "out").iterdir()) == drawn
     assert sorted(line.rsplit("/", 1)[-1] for line in capsys.readouterr().out.split("\n")[:-1]) == drawn

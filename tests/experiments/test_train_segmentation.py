@@ -59,7 +59,7 @@ def test_command_trains_writes_and_shows_again(experiments, road_scenes, tmp_pat
     assert (told["task"], told["light"], told["step"]) == ("classes", "any", 2)
     assert 0 < told["mean IoU"] <= told["accuracy"] <= 1
     assert experiments(*command).out == ended.out
-    assert "tells of another network" in experiments(*command, "--light", "day").err
+    assert "describes another network" in experiments(*command, "--light", "day").err
 
 
 @pytest.mark.parametrize("task", Task)
@@ -97,5 +97,5 @@ def test_a_killed_training_goes_on(road_scenes, tmp_path, monkeypatch):
 def test_presets_and_unknown_names():
     assert SegmentationPlan.of("segnet", "paper").step == 1
     assert all(recipe.batch_size >= 2 for recipes in RECIPES.values() for recipe in recipes.values())
-    with pytest.raises(BayesNormError, match="network: 'fcn' was given; one of segnet"):
+    with pytest.raises(BayesNormError, match=r"network must be .*one of segnet.*, got 'fcn'"):
         SegmentationPlan.of("fcn")

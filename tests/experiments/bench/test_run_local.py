@@ -98,7 +98,10 @@ def test_a_unit_that_raises_is_tried_again_by_the_next_run(store, units, tmp_pat
     ("function", "message"),
     [
         ("leaves", "SystemExit: 3"),
-        ("tensor", "fake_units:tensor gave what JSON cannot hold (Object of type object is not JSON serializable)"),
+        (
+            "tensor",
+            "fake_units:tensor returned a value that JSON cannot represent (Object of type object is not JSON",
+        ),
         ("absent", "has no attribute 'absent'"),
     ],
 )
@@ -110,7 +113,7 @@ def test_other_ways_to_fail(store, units, function, message):
 @pytest.mark.parametrize(
     ("kind", "message"),
     [
-        ("SIGKILL", "killed by SIGKILL before the unit was finished; often for lack of memory."),
+        ("SIGKILL", "killed by SIGKILL before the unit was finished, often because of too little memory."),
         ("SIGSEGV", "killed by SIGSEGV before the unit was finished."),
         ("exit", "ended with exit code 7 before the unit was finished."),
         ("beyond", "ended with exit code 1 before the unit was finished."),
@@ -244,10 +247,10 @@ def test_a_run_that_is_stopped_leaves_its_results_and_no_process(tmp_path, how):
 @pytest.mark.parametrize(
     ("options", "message"),
     [
-        ({"workers": -1}, "workers must be a whole number, at least 0, got -1"),
-        ({"workers": 1.5}, "workers: 1.5"),
-        ({"threads": 0}, "threads: 0 was given; a whole number, at least 1"),
-        ({"threads": None}, "threads: None"),
+        ({"workers": -1}, "workers must be a whole number from 0, got -1"),
+        ({"workers": 1.5}, "workers must be .*, got 1.5"),
+        ({"threads": 0}, "threads must be .*a whole number from 1.*, got 0"),
+        ({"threads": None}, "threads must be .*, got None"),
     ],
 )
 def test_bad_numbers(store, units, options, message):

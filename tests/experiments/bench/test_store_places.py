@@ -21,7 +21,7 @@ def test_what_has_no_log_is_refused():
     before = signal.signal(signal.SIGALRM, never_ends)
     signal.alarm(60)
     try:
-        with pytest.raises(FileFormatError, match="path: SQLite can keep no write-ahead log for :memory:"):
+        with pytest.raises(FileFormatError, match="path: SQLite cannot use a write-ahead log for :memory:"):
             Store(":memory:")
     finally:
         signal.alarm(0)
