@@ -68,7 +68,7 @@ def frontier(device: str, samples: int, digits: int) -> list[dict]:
     for label, layers in CHOICES.items():
         posterior = joint.at_layers(layers)
         chosen = bn.calibrate(posterior, *validation, noise=False, samples=samples)
-        both = bn.calibrate(posterior, *validation, samples=samples, evidence=0)
+        both = bn.calibrate(posterior, *validation, batch_size=True, samples=samples, evidence=0)
         scores = scored(chosen.predict(test[0], engine), test[1], chosen.predict(svhn, engine))
         rows.append(
             {

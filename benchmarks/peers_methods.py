@@ -188,7 +188,7 @@ def mcbn(size: int, center: Any = "running", last: int | None = None, at: float 
             rows, samples = extra["calibrate"]
             x, y = (values[:rows] for values in task.validation)
             score: Any = "pll" if task.y_std else "nll"
-            posterior = bn.calibrate(posterior, x, y, samples=samples, score=score, evidence=0)
+            posterior = bn.calibrate(posterior, x, y, batch_size=True, samples=samples, score=score, evidence=0)
             noise = 1 / posterior.likelihood.precision if task.y_std else posterior.likelihood.temperature
             note = f"M' = {posterior.batch_size:.3g}, noise {noise:.3g}"
         return Fitted(lambda x: (engine.outputs(posterior, x), torch.zeros(())), noise, note)
@@ -197,12 +197,12 @@ def mcbn(size: int, center: Any = "running", last: int | None = None, at: float 
 
 
 def calibrated_mcbn(size: int, last: int) -> Method:
-    """Return a method that fits MCBN for the `last` few layers and calls `calibrate` with its defaults."""
+    """Return a method that fits MCBN for the `last` few layers and lets `calibrate` search the effective batch size."""
 
     def fit(task: Task, options: Options) -> Fitted:
         engine = bn.MonteCarlo(options.samples)
         posterior = bn.MCBN(size, states=max(64, engine.samples)).fit(task.model, task.train, bn.Categorical())
-        posterior = bn.calibrate(posterior.at_layers(last), *task.validation)
+        posterior = bn.calibrate(posterior.at_layers(last), *task.validation, batch_size=True)
         noted = f"M' = {posterior.batch_size:.3g}, {posterior.likelihood}"
         # Its probabilities count as one sample, because the temperature may differ between inputs.
         return Fitted(lambda x: (posterior.predict(x, engine).probs.log()[None], torch.zeros(())), 1.0, noted)

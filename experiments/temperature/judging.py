@@ -83,8 +83,8 @@ def choosers(constant: Posterior, posterior: Posterior) -> dict[str, Chooser]:
     """Return a constant temperature, `calibrate` by default and by the score alone, and a temperature for M = 32."""
     return {
         CONSTANT: lambda x, y: bn.calibrate(constant, x, y),
-        CALIBRATE: lambda x, y: bn.calibrate(posterior, x, y),
-        BY_SCORE: lambda x, y: bn.calibrate(posterior, x, y, evidence=0),
+        CALIBRATE: lambda x, y: bn.calibrate(posterior, x, y, batch_size=True),
+        BY_SCORE: lambda x, y: bn.calibrate(posterior, x, y, batch_size=True, evidence=0),
         NOISE_ALONE: lambda x, y: bn.calibrate(posterior, x, y, batch_size=False),
     }
 

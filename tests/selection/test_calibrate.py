@@ -39,6 +39,7 @@ def calibrated_noise(posterior, x, y, **options):
     return 1 / torch.tensor(precision, dtype=torch.float64)
 
 
+@pytest.mark.filterwarnings("ignore:Temperature scaling alone:bayesnorm.BayesNormWarning")
 @pytest.mark.parametrize("seed", [0, 3])  # too much noise and uncertainty to start with, and too little
 @pytest.mark.parametrize("name", ["regression", "multi_output", "classification", "per_pixel"])
 def test_never_worse_on_the_same_data(make_task, name, seed):

@@ -1,4 +1,4 @@
-"""Of classes, `calibrate` chooses an effective batch size only where it is better than a temperature beyond chance."""
+"""`calibrate` keeps a classifier's samples by default, and warns if temperature scaling alone scores better."""
 
 import math
 
@@ -43,10 +43,52 @@ def test_never_loses_to_temperature_alone(posterior):
         y = labels(point.executable.point(x) / 2, seed=seed)
         reference = mean_score(bn.calibrate(point, x, y), new_x, new_y, samples=1)
         for name, options in (("guarded", {}), ("by score", {"evidence": 0})):
-            found = bn.calibrate(posterior, x, y, samples=16, refinements=4, **options)
+            found = bn.calibrate(posterior, x, y, batch_size=True, samples=16, refinements=4, **options)
             lost[name].append(mean_score(found, new_x, new_y, samples=16) - reference)
     assert sum(lost["guarded"]) / 4 < 5e-4, "M' = 4096 is nearly the network without uncertainty"
     assert sum(lost["by score"]) / 4 > 5e-4, "so there was something to guard against"
+
+
+def test_the_default_keeps_the_samples_and_warns_if_a_temperature_alone_is_better(posterior):
+    """The network's own probabilities are right at temperature 2, so that samples can only lose."""
+    x = noise(2000, 3, seed=30)
+    y = labels(posterior.executable.point(x) / 2, seed=30)
+    alone = bn.calibrate(bn.deterministic(posterior.model, bn.Categorical()), x, y)
+    with pytest.warns(bn.BayesNormWarning, match="Temperature scaling alone scores better on these 2,000") as seen:
+        found = bn.calibrate(posterior.at_batch_size(2), x, y)
+    assert found.batch_size == 2
+    assert found.predict(x).mutual_information.mean() > 0.02
+    assert f"its NLL is {mean_score(alone, x, y, samples=1):.4f}" in str(seen[0].message)
+    assert f"with samples it is {mean_score(found, x, y, samples=found.default_samples):.4f}" in str(seen[0].message)
+    assert seen[0].filename == __file__
+
+
+def test_the_default_does_not_warn_if_samples_help(posterior):
+    """Every label comes from its own sample, so that samples are right and the network alone is overconfident."""
+    true, x = posterior.at_batch_size(2), noise(640, 3, seed=31)
+    f = torch.cat([bn.MonteCarlo(64).outputs(true, x[k : k + 64], seed=k) for k in range(0, len(x), 64)], 1)
+    row = torch.arange(len(x))
+    found = bn.calibrate(true, x, labels(3 * f[row % 64, row], seed=31))
+    assert found.batch_size == 2
+    assert found.likelihood.temperature < 1
+
+
+def test_the_default_fits_a_temperature_that_rises_with_disagreement(posterior):
+    x = noise(1000, 3, seed=6)
+    z = bn.MonteCarlo(32).outputs(posterior, x).var(0).mean(1).log()
+    z = ((z - z.mean()) / z.std()).clamp(0, 2)
+    y = labels(posterior.executable.point(x) / (0.7 * torch.exp(0.8 * z))[:, None], seed=6)
+    found = bn.calibrate(posterior, x, y)
+    assert isinstance(found.likelihood, bn.VarianceScaledCategorical)
+    assert found.batch_size == 16
+
+
+def test_without_a_temperature_to_fit_the_default_searches_the_size(posterior):
+    x = noise(100, 3, seed=32)
+    y = labels(posterior.executable.point(x) / 2, seed=32)
+    options = {"noise": False, "samples": 8}
+    searched = bn.calibrate(posterior, x, y, batch_size=True, **options)
+    assert bn.calibrate(posterior, x, y, **options).batch_size == searched.batch_size != 16
 
 
 def test_uncertainty_that_pays_is_kept(posterior):
@@ -56,7 +98,7 @@ def test_uncertainty_that_pays_is_kept(posterior):
     row = torch.arange(len(x))
     y = labels(3 * f[row % 64, row], seed=2)
     options = {"samples": 24, "refinements": 4}
-    found = bn.calibrate(posterior.with_likelihood(bn.Categorical(2.0)), x, y, **options)
+    found = bn.calibrate(posterior.with_likelihood(bn.Categorical(2.0)), x, y, batch_size=True, **options)
     assert found.batch_size <= 4
     constant = bn.calibrate(posterior, x, y, batch_size=[4096], **options)
     assert mean_score(found, x, y, samples=24) < mean_score(constant, x, y, samples=24)
@@ -64,14 +106,14 @@ def test_uncertainty_that_pays_is_kept(posterior):
 
 def test_a_temperature_that_rises_with_uncertainty_is_found(posterior):
     """Labels of a network whose logits are worth less the more they move under samples."""
-    x, options = noise(1000, 3, seed=6), {"samples": 8, "refinements": 2}
+    x, options = noise(1000, 3, seed=6), {"samples": 8, "refinements": 2, "batch_size": True}
     uncertainty = bn.MonteCarlo(32).outputs(posterior, x).var(0).mean(1).log()
     z = ((uncertainty - uncertainty.mean()) / uncertainty.std()).clamp(0, 2)
     y = labels(posterior.executable.point(x) / (0.7 * torch.exp(0.8 * z))[:, None], seed=6)
     found = bn.calibrate(posterior, x, y, **options)
     assert isinstance(found.likelihood, bn.VarianceScaledCategorical)
     assert 0.1 < found.likelihood.slope < 0.8, "less than the true one, as a prior holds it back"
-    constant = bn.calibrate(posterior.at_batch_size(4096), x, y, batch_size=False, **options)
+    constant = bn.calibrate(posterior.at_batch_size(4096), x, y, **{**options, "batch_size": False})
     assert mean_score(found, x, y, samples=8) < mean_score(constant, x, y, samples=8) - 0.005
     assert bn.calibrate(found, x, y, **options).likelihood == found.likelihood, "asked anew, the answer is the same"
     assert type(bn.calibrate(posterior, x, y, evidence=50, **options).likelihood) is bn.Categorical
@@ -89,7 +131,7 @@ def test_a_binary_classifier_may_listen(posterior, shape):
         torch.sigmoid(binary.executable.point(x).reshape(400) * torch.exp(-1.5 * z)),
         generator=torch.Generator().manual_seed(7),
     ).long()
-    found = bn.calibrate(binary, x, y, samples=8, refinements=2).likelihood
+    found = bn.calibrate(binary, x, y, batch_size=True, samples=8, refinements=2).likelihood
     assert isinstance(found, bn.VarianceScaledCategorical)
 
 
@@ -110,7 +152,7 @@ def test_what_is_no_evidence(posterior, evidence):
 
 def test_one_row_is_no_evidence(posterior):
     x = noise(1, 3, seed=5)
-    assert bn.calibrate(posterior, x, torch.zeros(1, dtype=torch.long), samples=4).batch_size == 4096
+    assert bn.calibrate(posterior, x, torch.zeros(1, dtype=torch.long), batch_size=True, samples=4).batch_size == 4096
 
 
 def test_scores_of_rows_average_to_the_score():

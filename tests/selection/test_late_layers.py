@@ -80,6 +80,24 @@ def test_the_noise_is_chosen_on_request(posterior, data, timed):
     assert found.posterior.likelihood != posterior.likelihood
 
 
+def test_a_classifier_gets_temperatures_and_temperature_scaling_is_an_option(timed):
+    parts = [part for _ in range(2) for part in (nn.Linear(3, 3), nn.BatchNorm1d(3), nn.Tanh())]
+    model = nn.Sequential(*parts, nn.Linear(3, 3)).double().eval()
+    posterior = bn.MCBN(batch_size=4, states=20).fit(model, rows(80), bn.Categorical())
+    x = rows(400, seed=1)
+    odds = torch.softmax(8 * posterior.executable.point(x), -1)
+    y = torch.multinomial(odds, 1, generator=torch.Generator().manual_seed(0))[:, 0]
+    found = bn.suggest_layers(posterior, x, y, budget=2, samples=8)
+    assert [option.layers for option in found.options] == [0, 1, 2]
+    alone = bn.calibrate(bn.deterministic(model, bn.Categorical()), x, y)
+    assert found.options[0].posterior.likelihood == alone.likelihood
+    assert found.options[0].score == mean_score(alone, x, y, samples=1)
+    assert all(option.posterior.likelihood.temperature != 1 for option in found.options)
+    assert found.best.score == min(option.score for option in found.options)
+    named = "temperature scaling alone" if found.best.layers == 0 else f"last {found.best.layers} batch-norm layers"
+    assert named in str(found)
+
+
 def test_layers_that_cost_far_too_much_end_the_search(posterior, data, timed):
     found = bn.suggest_layers(posterior, *data, budget=1.25, samples=4)
     assert [option.layers for option in found.options] == [1, 2], (

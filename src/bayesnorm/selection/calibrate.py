@@ -6,9 +6,10 @@ was not trained on. For each candidate M', outputs are sampled once, with the sa
 searched over the stored outputs. For `deterministic(model, likelihood)`, which has no epistemic uncertainty, this is
 temperature scaling, or one constant noise level.
 
-Classification NLL is dominated by a few examples. The M' with the lowest NLL on a few hundred examples is often best
-only by chance, and then worse than temperature scaling on others. So the largest M', at which hardly anything varies,
-is chosen unless another is better by more than two standard errors of the difference per example (`evidence`).
+A classifier keeps its M' by default, because its samples are what the user fitted it for. Classification NLL is
+dominated by a few examples, and the M' with the lowest NLL on a few hundred of them is often best only by chance. So if
+M' is searched as well, the largest one, at which hardly anything varies, is chosen unless another is better by more
+than two standard errors of the difference per example (`evidence`).
 """
 
 from __future__ import annotations
@@ -31,7 +32,7 @@ from ..likelihoods.classes import ClassTargets
 from ..likelihoods.real_targets import FixedScale
 from ..likelihoods.scales import require_moderate
 from ..network import Executable
-from ..posterior import Posterior, effective_batch_size, resized
+from ..posterior import DeterministicPosterior, Posterior, effective_batch_size, resized
 from .listening import better_beyond_chance, listening
 from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs, require_scorable
 
@@ -46,6 +47,9 @@ EVIDENCE = 2.0
 # The fraction of the evidence needed for an input-dependent temperature, which is a single candidate.
 SLOPE_SHARE = 0.5
 
+# Differences up to this many nats, or this share of their standard error, are not worth a warning.
+NEGLIGIBLE_NLL, NEGLIGIBLE_SHARE = 5e-4, 0.5
+
 
 def calibrate(
     posterior: P,
@@ -53,7 +57,7 @@ def calibrate(
     y: Any = None,
     *,
     folds: Sequence[Case] | None = None,
-    batch_size: bool | Sequence[float] = True,
+    batch_size: bool | Sequence[float] | None = None,
     noise: bool | Between = True,
     score: Score | None = None,
     samples: int | None = None,
@@ -66,10 +70,11 @@ def calibrate(
 
     For regression it fits the noise level and M', and the result never scores worse on this data than `posterior`.
 
-    For classification it returns plain temperature scaling (M' = 4096, which practically switches sampling off) unless
-    another M' is significantly better. Mutual information is then almost zero. Pass `batch_size=False` to keep the
-    samples and to fit the temperature only. The temperature is the same for all examples, unless one that increases
-    with the samples' disagreement (`VarianceScaledCategorical`) is significantly better.
+    For classification it fits the temperature and keeps M', and with it the disagreement of the samples. The
+    temperature is the same for all examples, unless one that increases with this disagreement
+    (`VarianceScaledCategorical`) is significantly better. If temperature scaling of the network itself scores better on
+    this data, a warning gives both scores. With `batch_size=True` M' is searched as well. Plain temperature scaling
+    (M' = 4096, which practically switches sampling off) is then chosen unless another M' is significantly better.
 
     The chosen values are in the posterior's `repr`. If regression selects the smallest or largest candidate (M' = 1 or
     4096), a warning says so.
@@ -87,7 +92,8 @@ def calibrate(
             without these examples. One noise and one M' are chosen for all folds together, and applied to `posterior`,
             which may belong to a network trained on all examples. Default: None.
         batch_size: True searches M' from 1 to 4096. False keeps M' and only fits the noise, as in the MCBN paper. A
-            list of numbers is the set of candidates. Default: True.
+            list of numbers is the set of candidates. Default: None, which searches M' for regression and keeps it for
+            classification, unless noise=False leaves nothing else to fit.
         noise: True fits the noise, False keeps it. (low, high) is the search range of the variance, scale or
             temperature. Default: True.
         score: The score to minimise: "crps", "pll" (negative log density) or "nll" (for classes). Default: None, "crps"
@@ -111,12 +117,15 @@ def calibrate(
         power = 2 if isinstance(posterior.likelihood, Gaussian) else 1
         require_moderate("noise", noise, torch.promote_types(cases[0][1].dtype, torch.float32), power=power)
     MonteCarlo(posterior.default_samples if samples is None else samples)
-    if noise is True and sizes is True and isinstance(posterior.likelihood, VarianceScaledCategorical):
+    if noise is True and sizes in (True, None) and isinstance(posterior.likelihood, VarianceScaledCategorical):
         posterior = posterior.with_likelihood(posterior.likelihood.plain)  # the slope is fitted again below
     search = _Search(posterior, samples, score, noise, refinements, require_seed(seed), _groups(groups))
     search.require_groups()
     require_scorable(cases, posterior.likelihood, score, seed)
     size = effective_batch_size(posterior)
+    if sizes is None and search.guarded and size is not None:
+        return search.at_own_size([(resized(p, size), *rest) for p, *rest in cases], evidence)
+    sizes = True if sizes is None else sizes
     found: list[_Candidate] = []
     anywhere = isinstance(noise, bool) and isinstance(sizes, bool)
     if anywhere or size is None or sizes is False:
@@ -241,6 +250,19 @@ class _Search:
         sized = [(resized(case, size), *rest) for case, *rest in cases]
         return found.with_likelihood(listening(self._scored(sized), found.likelihood, SLOPE_SHARE * evidence))
 
+    def at_own_size(self, cases: Sequence[Case], evidence: float) -> Any:
+        """Return the posterior with the best temperature, and warn if the network alone scores better with its own."""
+        scored = self._scored(cases)
+        fitted = scored.with_noise(scored.best_noise(None, self.refinements)[0])
+        likelihood: Any = min(self.posterior.likelihood, fitted, key=lambda each: float(scored.score(each)))
+        if type(likelihood) is Categorical and evidence:
+            likelihood = listening(scored, likelihood, SLOPE_SHARE * evidence)
+        alone = [(DeterministicPosterior(case.executable, self.posterior.likelihood), *rest) for case, *rest in cases]
+        network = ScoredOutputs(alone, self.posterior.likelihood, self.score, 1, self.seed)
+        tempered = network.with_noise(network.best_noise(None, self.refinements)[0])
+        _warn_if_worse(scored.by_row(likelihood), network.by_row(tempered))
+        return self.posterior.with_likelihood(likelihood)
+
     def _taken(self, values: Sequence[Tensor | None], best: Tensor, start: Any) -> Tensor | None:
         """Return the best candidate's value, or for each network that of its group; None if nothing changes.
 
@@ -307,6 +329,22 @@ def _warn_at_an_end(chosen: float | Tensor | None, started: float | Tensor | Non
     warnings.warn(message, BayesNormWarning, stacklevel=3)
 
 
+def _warn_if_worse(sampled: Tensor, alone: Tensor) -> None:
+    """Warn if the scores of examples under samples are worse on average than those of temperature scaling alone."""
+    loss = sampled - alone.to(sampled)
+    error = float(loss.std()) / math.sqrt(len(loss)) if len(loss) > 1 else 0.0
+    if float(loss.mean()) <= max(NEGLIGIBLE_NLL, NEGLIGIBLE_SHARE * error):
+        return
+    message = (
+        f"Temperature scaling alone scores better on these {len(loss):,} validation examples: its NLL is "
+        f"{float(alone.mean()):.4f}, with samples it is {float(sampled.mean()):.4f} (difference "
+        f"{float(loss.mean()):.4f} ± {error:.4f}). For class probabilities, use "
+        "calibrate(deterministic(model, likelihood), x, y), or search the effective batch size with batch_size=True. "
+        "Keep this posterior if you need the disagreement of the samples."
+    )
+    warnings.warn(message, BayesNormWarning, stacklevel=4)
+
+
 def _guarded(candidates: Sequence[_Candidate], evidence: float) -> _Candidate:
     """Return the best candidate if it is significantly better than the one with the least variation, else that one."""
     best = min(candidates, key=lambda candidate: float(candidate.score))
@@ -328,8 +366,8 @@ def require_noise(noise: Any) -> bool | Between:
     raise BayesNormError(f"noise must be True, False or (low, high), two positive numbers, got {noise!r}.")
 
 
-def _batch_sizes(batch_size: Any) -> bool | list[float]:
-    if isinstance(batch_size, bool):
+def _batch_sizes(batch_size: Any) -> bool | list[float] | None:
+    if batch_size is None or isinstance(batch_size, bool):
         return batch_size
     several = isinstance(batch_size, Iterable) and not isinstance(batch_size, str)
     sizes = [require_positive("batch_size", size) for size in batch_size] if several else []

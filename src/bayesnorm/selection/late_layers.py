@@ -13,8 +13,9 @@ from torch import Tensor
 from ..arguments import as_number, require_seed
 from ..engines import MonteCarlo
 from ..errors import BayesNormError
-from ..posterior import BatchNormPosterior
-from .calibrate import calibrate, require_noise
+from ..likelihoods.classes import ClassTargets
+from ..posterior import BatchNormPosterior, DeterministicPosterior, Posterior
+from .calibrate import EVIDENCE, calibrate, require_noise
 from .scored_outputs import Score, mean_score, require_scorable
 
 TIMED_ROWS, REPEATS = 64, 5
@@ -25,14 +26,14 @@ class LayerOption:
     """One choice of layers.
 
     Args:
-        layers: Number of last batch-norm layers that are sampled.
+        layers: Number of last batch-norm layers that are sampled; 0 is temperature scaling alone.
         posterior: The posterior over them at its best effective batch size.
         score: Its score on the validation data; lower is better.
         cost: Time of a prediction relative to one ordinary forward pass on the same examples.
     """
 
     layers: int
-    posterior: BatchNormPosterior
+    posterior: Posterior
     score: float
     cost: float
 
@@ -45,9 +46,18 @@ class LayerSuggestion:
     options: tuple[LayerOption, ...]
 
     @property
-    def posterior(self) -> BatchNormPosterior:
+    def posterior(self) -> Posterior:
         """The suggested posterior."""
         return self.best.posterior
+
+    def __str__(self) -> str:
+        if self.best.layers:
+            lines = [f"Sample the last {self.best.layers} batch-norm layers."]
+        else:
+            lines = ["Use temperature scaling alone: no choice of layers scores better on the validation data."]
+        lines.append(f"{'layers':>6} {'score':>9} {'cost (forward passes)':>22}")
+        lines += [f"{option.layers:>6} {option.score:>9.4f} {option.cost:>22.2f}" for option in self.options]
+        return "\n".join(lines)
 
 
 def suggest_layers(
@@ -57,16 +67,17 @@ def suggest_layers(
     budget: float = 2.0,
     *,
     samples: int = 32,
-    noise: bool = False,
+    noise: bool | None = None,
     score: Score | None = None,
     seed: int = 0,
 ) -> LayerSuggestion:
     """Return the choice of last layers with the best score among those that cost at most `budget`.
 
     Use it to make predictions faster: sampling only late layers is cheaper than sampling all. It compares the last 1,
-    2, 4, ... and all layers of the posterior, each at the effective batch size with the best validation score. Scores
-    do not depend on the machine, but costs are measured on it. Returns a `LayerSuggestion` with the best posterior and
-    all options.
+    2, 4, ... and all layers of the posterior, each at the effective batch size with the best validation score. For a
+    classifier, each option gets its best temperature, and temperature scaling alone is one of the options (layers=0).
+    Scores do not depend on the machine, but costs are measured on it. Returns a `LayerSuggestion` with the best
+    posterior and all options.
 
     Args:
         posterior: A posterior over all layers that may be sampled.
@@ -74,7 +85,8 @@ def suggest_layers(
         y: Their targets.
         budget: Maximum time of a prediction, as a multiple of one ordinary forward pass. Default: 2.
         samples: Samples per prediction. Default: 32.
-        noise: Whether the noise (precision or temperature) is also fitted for each option. Default: False.
+        noise: Whether the noise (precision or temperature) is also fitted for each option. Default: None, which fits
+            the temperature of a classifier and keeps the noise of a regression network.
         score: The score to minimise, as in `calibrate`. Default: None.
         seed: Seed of the samples. Default: 0.
     """
@@ -85,22 +97,34 @@ def suggest_layers(
     if not (as_number(budget) or 0) > 0:  # infinity means no limit
         raise BayesNormError(f"budget must be a positive number (times one forward pass), got {budget!r}.")
     MonteCarlo(samples)
-    require_noise(noise)
+    classes = isinstance(posterior.likelihood, ClassTargets)
+    fit_noise = require_noise(classes if noise is None else noise)
     x = posterior.executable.input(x)
     require_scorable([(posterior, x, y)], posterior.likelihood, score, require_seed(seed))
     options: list[LayerOption] = []
+    if classes and fit_noise:
+        network = calibrate(DeterministicPosterior(posterior.executable, posterior.likelihood), x, y, score=score)
+        options.append(LayerOption(0, network, mean_score(network, x, y, score, 1, seed), 1.0))
     for count in _counts(len(posterior.layers)):
         candidate = posterior.at_layers(count)
         cost = prediction_cost(candidate, x[:TIMED_ROWS], samples)
-        if options and cost > 2 * budget:
+        if count > 1 and cost > 2 * budget:
             break  # more layers cost more
         # As a fold, so that `calibrate` does not warn about sizes at the end of the range.
-        fold = (candidate, x, y)
-        best = calibrate(candidate, folds=[fold], noise=noise, score=score, samples=samples, seed=seed)
+        best = calibrate(
+            candidate,
+            folds=[(candidate, x, y)],
+            batch_size=True,
+            noise=fit_noise,
+            score=score,
+            samples=samples,
+            evidence=0 if fit_noise else EVIDENCE,
+            seed=seed,
+        )
         options.append(LayerOption(count, best, mean_score(best, x, y, score, samples, seed), cost))
     within = [option for option in options if option.cost <= budget]
-    if not within:
-        cheapest = min(options, key=lambda option: option.cost)
+    if not any(option.layers for option in within):
+        cheapest = min((option for option in options if option.layers), key=lambda option: option.cost)
         raise BayesNormError(
             f"No choice of layers costs at most {budget} times one forward pass with samples={samples}; the cheapest "
             f"costs {cheapest.cost:.2f} times. Use a larger budget or fewer samples."
