@@ -95,5 +95,5 @@ def test_bad_arguments():
         significance([])
     with pytest.raises(InputError, match=r"values has 1 NaN or infinite values out of 2"):
         significance([1.0, math.nan])
-    with pytest.raises(InputError, match=r"values: has shape \(2, 2\)"):
+    with pytest.raises(InputError, match=r"values must be .*, got shape \(2, 2\)"):
         significance(torch.ones(2, 2))
