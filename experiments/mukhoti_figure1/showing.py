@@ -96,7 +96,7 @@ def claims(found: dict[str, Any]) -> list[dict[str, str]]:
                 "verdict": _fell(fall, int(sizes[-1]) / int(sizes[0])),
             },
             {
-                "claim": f"{data}: so that inside and outside can no longer be told apart",
+                "claim": f"{data}: so that inside and outside can no longer be distinguished",
                 "seen": f"AUROC of mutual information {out_few[MI]['auroc']:.3f} and {out_many[MI]['auroc']:.3f}",
                 "verdict": "does not" if out_few[MI]["auroc"] - out_many[MI]["auroc"] < SAME_RANKING else "holds",
             },
