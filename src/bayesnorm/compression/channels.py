@@ -74,6 +74,11 @@ def prune_channels(
     share = require_number("multiply_adds", multiply_adds, above=0, most=1)
     if criterion not in get_args(Criterion):
         raise BayesNormError(f"criterion must be one of {get_args(Criterion)}, got {criterion!r}.")
+    if not isinstance(posterior, Posterior):
+        raise BayesNormError(
+            f"posterior must be the posterior of a batch-norm method, got {type(posterior).__name__}. "
+            "Fit one first: bn.MCBN(batch_size=32).fit(model, train_data, likelihood)."
+        )
     executable = posterior.executable
     rows, network = executable.input(x), own_copy(posterior.model)
     units = trace_units(network)

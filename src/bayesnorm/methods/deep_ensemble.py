@@ -103,7 +103,6 @@ class DeepEnsemble:
         """
         seed = require_seed(seed)
         require_function("progress", progress)
-        seed = require_seed(seed)
         if likelihood is not None:
             require_likelihood(likelihood)
         networks: list[nn.Module] = []
