@@ -46,9 +46,9 @@ def test_every_command_teaches_with_an_example(bayesnorm, command):
 @pytest.mark.parametrize(
     ("arguments", "message"),
     [
-        (("frob",), "error: No such command 'frob'; bayesnorm --help says more.\n"),
-        (("data", "path", "--frob"), "error: No such option: --frob; bayesnorm data path --help says more.\n"),
-        (("report",), "error: Missing argument 'run'; bayesnorm report --help says more.\n"),
+        (("frob",), "error: No such command 'frob'. See bayesnorm --help.\n"),
+        (("data", "path", "--frob"), "error: No such option: --frob. See bayesnorm data path --help.\n"),
+        (("report",), "error: Missing argument 'run'. See bayesnorm report --help.\n"),
     ],
 )
 def test_wrong_usage(refuses, arguments, message):

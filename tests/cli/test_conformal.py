@@ -71,7 +71,7 @@ def test_few_rows_are_held_out_too(guaranteed):
 def test_an_interval_that_has_no_end(bayesnorm, guaranteed, tmp_path):
     ended = bayesnorm("predict", guaranteed.run, guaranteed.data, "--out", tmp_path / "out.csv", "--level", 0.99)
     assert ended.code == 0, ended.err
-    told = "80 of 80 intervals have no end: so few training rows guarantee no 99 %; a lower --level would have one"
+    told = "80 of 80 intervals are infinite: there are too few training rows to guarantee 99 % coverage. Use a lower"
     assert told in ended.err
     found = pd.read_csv(tmp_path / "out.csv")
     assert (found["lower"] == -math.inf).all()
@@ -100,4 +100,4 @@ def test_a_report_of_intervals_without_an_end(bayesnorm, tmp_path):
     assert bayesnorm("report", fitted.run).code == 0
     page = (fitted.run / "report.html").read_text()
     assert "−∞" in page
-    assert "no end" in page
+    assert "intervals are infinite" in page

@@ -86,7 +86,8 @@ def test_get_prints_files_and_says_what_is_missing(bayesnorm, data_folder, tmp_p
     ended = bayesnorm("data", "get", "uci", "--force")
     assert (ended.code, ended.out) == (1, f"{tmp_path / 'a.npz'}\n")
     assert ended.err == (
-        "b.npz cannot be fetched: put it there.\nerror: uci: 1 of 2 could not be had; the lines above say more.\n"
+        "b.npz cannot be fetched: put it there.\n"
+        "error: 1 of 2 files of uci could not be downloaded. See the messages above.\n"
     )
     assert asked == [("uci", tmp_path, False), ("uci", None, True)]
     ended = bayesnorm("data", "get", "imagenet")
@@ -138,7 +139,7 @@ def test_the_listed_files_are_those_that_are_loaded(name, loads, require):
 
 def test_path(bayesnorm, data_folder, tmp_path):
     lines = bayesnorm("data", "path").out.splitlines()
-    assert lines == [str(data_folder), f"{tmp_path / 'cache' / 'bayesnorm'}  (no such folder)"]
+    assert lines == [str(data_folder), f"{tmp_path / 'cache' / 'bayesnorm'}  (does not exist)"]
     told = json.loads(bayesnorm("data", "path", "--json").out)
     assert told[0] == {"folder": str(data_folder), "exists": True}
     assert told[1]["exists"] is False
@@ -196,10 +197,10 @@ def test_csv_overwrites_only_when_told(bayesnorm, refuses, yacht, tmp_path):
 @pytest.mark.parametrize(
     ("name", "out", "code", "message"),
     [
-        ("frob", "a.csv", 2, "NAME: 'frob' was given; one of boston, concrete"),
-        ("boston", "a.csv", 1, "data file 'uci/boston.npz' was not found; searched:"),
-        ("boston", ".", 1, "is a folder; give a file name"),
-        ("boston", "no/such/a.csv", 1, "does not exist; make it first"),
+        ("frob", "a.csv", 2, "NAME must be one of boston, concrete"),
+        ("boston", "a.csv", 1, "data file 'uci/boston.npz' was not found"),
+        ("boston", ".", 1, "is a folder. Pass the name of a file"),
+        ("boston", "no/such/a.csv", 1, "does not exist. Create it first"),
     ],
 )
 def test_csv_refuses(refuses, data_folder, tmp_path, name, out, code, message):
@@ -210,4 +211,4 @@ def test_csv_refuses(refuses, data_folder, tmp_path, name, out, code, message):
 def test_csv_without_scikit_learn(refuses, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     line = refuses("data", "csv", "sklearn:iris", "--out", tmp_path / "a.csv")
-    assert line == "error: sklearn:iris needs scikit-learn: pip install scikit-learn pandas.\n"
+    assert line == "error: sklearn:iris needs scikit-learn and pandas. Run: pip install scikit-learn pandas\n"

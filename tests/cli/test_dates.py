@@ -74,7 +74,7 @@ def test_numbers_are_dates_where_the_name_or_the_owner_says_so():
 
 
 def test_dates_that_disagree_and_words_among_dates():
-    told = "holds dates in more than one way, such as '13/2/2024' and '2/13/2024'"
+    told = "contains dates in more than one format, such as '13/2/2024' and '2/13/2024'"
     assert read(["13/2/2024", "2/13/2024"])[0] == told
     cells = ["2024-01-31", "2024-02-01", "soon"]
     with pytest.raises(InputError, match=r"column 'a' contains dates, but 'soon' in row 2. .*--as 'a'=date"):

@@ -28,22 +28,22 @@ def moved(tmp_path):
 def test_rows_like_those_of_training(bayesnorm, regression_run, like, tmp_path):
     ended = bayesnorm("drift", regression_run.run, like, "--fail-on-drift", "--out", tmp_path / "page.html")
     assert ended.code == 0
-    assert "These 25 rows are like the training rows, as far as so few can tell." in ended.out
-    assert "no column by itself (3 looked at)" in ended.out
+    assert "These 25 rows do not differ significantly from the training rows" in ended.out
+    assert "no single column (3 tested)" in ended.out
     assert ended.err == ""
-    assert "No column by itself differs" in (tmp_path / "page.html").read_text()
+    assert "No single column differs" in (tmp_path / "page.html").read_text()
 
 
 def test_rows_from_elsewhere(bayesnorm, regression_run, moved, tmp_path):
     page = tmp_path / "page.html"
     ended = bayesnorm("drift", regression_run.run, moved, "--out", page)
     assert ended.code == 0
-    assert "These 25 rows are unlike the training rows." in ended.out
-    assert "100 % of rows hold a category that training did not have" in ended.out
-    assert "times the usual spread" in ended.out
+    assert "These 25 rows differ from the training rows." in ended.out
+    assert "100 % of rows have a category that is not in the training rows" in ended.out
+    assert "times the spread in training" in ended.out
     (single,) = [line for line in ended.out.splitlines() if line.startswith("single rows")]
     reason = "town is 'Atlantis', which does not occur in training (25)"  # the same that `predict` has in each row
-    assert "25 of 25 rows (100 %) are unlike the training rows, each by itself: " in single
+    assert "25 of 25 rows (100 %) are unusual compared with the training rows: " in single
     assert reason in single
     text = page.read_text()
     assert reason.replace("'", "&#39;") in text
@@ -75,7 +75,7 @@ def test_one_row(bayesnorm, regression_run, tmp_path):
     data = write_csv(tmp_path / "one.csv", [["area", "age", "town"], [100, 40, "Oss"]])
     ended = bayesnorm("drift", regression_run.run, data, "--out", tmp_path / "page.html", "--fail-on-drift")
     assert ended.code == 0, ended
-    assert "This row is like the training rows" in ended.out
+    assert "This row does not differ significantly from the training rows" in ended.out
 
 
 def test_predict_says_it_in_one_line(bayesnorm, regression_run, like, moved, tmp_path):
@@ -104,8 +104,8 @@ def test_a_run_of_an_earlier_version(bayesnorm, refuses, regression_run, moved, 
 
 
 def test_refuses(refuses, regression_run, moved, tmp_path):
-    assert "is no run" in refuses("drift", tmp_path, moved)
-    assert "make it first" in refuses("drift", regression_run.run, moved, "--out", tmp_path / "no" / "page.html")
+    assert "is not a run" in refuses("drift", tmp_path, moved)
+    assert "Create it first" in refuses("drift", regression_run.run, moved, "--out", tmp_path / "no" / "page.html")
     data = write_csv(tmp_path / "t.csv", [["area", "age", "twon"], [1, 2, "x"]])
-    assert "has no column 'town'; did you mean 'twon'" in refuses("drift", regression_run.run, data)
-    assert "is the table itself" in refuses("drift", regression_run.run, moved, "--out", moved)
+    assert "has no column 'town'. Did you mean 'twon'" in refuses("drift", regression_run.run, data)
+    assert "is the input table" in refuses("drift", regression_run.run, moved, "--out", moved)

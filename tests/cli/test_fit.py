@@ -117,7 +117,7 @@ def test_what_a_regression_says(regression_run):
         "report",
     ):
         assert word in regression_run.out
-    assert "Is its uncertainty honest?" in regression_run.out
+    assert "Are its error bars honest?" in regression_run.out
 
 
 def test_what_a_classification_leaves_and_says(classification_run):
@@ -264,4 +264,4 @@ def test_every_method_of_the_estimators_is_offered_and_explained():
     from bayesnorm.tabular.networks import METHODS
 
     assert tuple(UncertaintyMethod) == METHODS
-    assert all("the uncertainty comes from" in method.words for method in UncertaintyMethod)
+    assert all("the epistemic uncertainty comes from" in method.words for method in UncertaintyMethod)

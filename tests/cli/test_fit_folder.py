@@ -43,7 +43,7 @@ def test_what_is_no_run_is_never_replaced(refuses, table, tmp_path):
     (tmp_path / "run" / "thesis.txt").rename(tmp_path / "thesis.txt")
     (tmp_path / "run").rmdir()
     (tmp_path / "run").write_text("a file")
-    assert "is there and is no run" in refuses(*arguments)
+    assert "exists and is not a run" in refuses(*arguments)
 
 
 def test_an_empty_folder_may_become_the_run(fit, tmp_path, facts):
@@ -54,7 +54,7 @@ def test_an_empty_folder_may_become_the_run(fit, tmp_path, facts):
 
 def test_a_place_that_cannot_be_written_to(refuses, table, tmp_path, monkeypatch):
     arguments = ("fit", table, "--target", "price", *QUICK, "--out")
-    assert "does not exist; make it first" in refuses(*arguments, tmp_path / "no" / "run")
+    assert "does not exist. Create it first" in refuses(*arguments, tmp_path / "no" / "run")
 
     def read_only(dir):
         raise OSError(errno.EROFS, os.strerror(errno.EROFS))

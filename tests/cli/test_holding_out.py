@@ -29,8 +29,8 @@ def test_the_last_rows_by_a_column():
     assert found.test.tolist() == [0, 1, 2, 4, 5, 6, 7, 8]
     assert sorted([*found.train, *found.test]) == list(range(40))
     assert found.told == (
-        "The last 8 rows, by sold from 2023-12-24 on, were held out.",
-        "1 row without a value in sold was trained on.",
+        "The last 8 rows (by sold, from 2023-12-24 on) were held out.",
+        "1 row without a value in sold was used for training.",
     )
     # Folds of the cross-validation are stretches of time: the first ones are the earliest.
     assert found.groups[found.train > 3].tolist() == sorted(found.groups[found.train > 3], reverse=True)
@@ -56,7 +56,7 @@ def test_classes_that_training_rows_lack_are_not_judged():
     y = np.array(["x", "y"] * 18 + ["z", "x", "y", "z"], dtype=object)
     found = held(y, Task.classification, 0.1, Order("", Y))
     assert found.test.tolist() == [37, 38]
-    assert found.told[1] == "2 held-out rows of class 'z', which no training row has, were not judged."
+    assert found.told[1] == "2 held-out rows of class 'z' were not tested, because no training row has this class."
     with pytest.raises(InputError, match="--target: no held-out row has a class that occurs in training"):
         held(np.sort(y), Task.classification, 0.05, Order("", Y))
 
@@ -81,11 +81,11 @@ def test_from_the_command_line(bayesnorm, fit, facts, tmp_path, refuses):
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (("--time", "town"), "--time: 'town' holds '"),
+        (("--time", "town"), "--time: 'town' contains '"),
         (("--time", "price"), "--time: 'price' is the target"),
         (("--group", "twon"), "--group: "),
-        (("--group", "town", "--holdout", "last"), "--group: was given with --time or --holdout last"),
-        (("--time", "age", "--holdout", "random"), "--time: was given with --holdout random"),
+        (("--group", "town", "--holdout", "last"), "--group cannot be combined with --time or --holdout last"),
+        (("--time", "age", "--holdout", "random"), "--time cannot be combined with --holdout random"),
     ],
 )
 def test_what_cannot_be_followed(fit, options, says):

@@ -81,7 +81,9 @@ def test_a_folder_of_other_maps_is_refused(bayesnorm, given, tmp_path, refuses):
 
 
 def test_refuses(given, refuses, tmp_path):
-    assert "package.module:function would work" in refuses(*given[:2], "pixel_net", *given[3:], code=1)
-    assert "--method: 'Laplace' was given" in refuses(*given, "--method", "Laplace", code=2)
+    assert "--model must be package.module:function, got" in refuses(*given[:2], "pixel_net", *given[3:], code=1)
+    assert "--method must be one of MCBN, GaussianBN, StochasticBN, got 'Laplace'" in refuses(
+        *given, "--method", "Laplace", code=2
+    )
     save_file(nn.Linear(2, 2).state_dict(), tmp_path / "other.safetensors")
     assert "--weights" in refuses(*given, "--weights", "other.safetensors", code=1)

@@ -38,9 +38,9 @@ def x():
 @takes_long
 def test_pure_noise(bayesnorm, tmp_path, x):
     said, curve = fitted(bayesnorm, tmp_path, np.random.default_rng(1).normal(size=300), x)
-    assert said["Would more rows help?"].startswith("More rows like these would hardly help: what is left is noise")
+    assert said["Would more rows help?"].startswith("More rows like these would hardly help. ")
     assert "Other columns might help" in said["Would more rows help?"]
-    assert "columns that have to do with y; more rows like these would hardly help" in said["Does it predict?"]
+    assert "Add columns that are related to y. More rows like these would hardly help." in said["Does it predict well?"]
     assert curve["rows"] == [96, 192]  # of 240, a fifth of which each network does not see
 
 
@@ -48,7 +48,7 @@ def test_pure_noise(bayesnorm, tmp_path, x):
 def test_a_function_without_noise(bayesnorm, tmp_path, x):
     said, curve = fitted(bayesnorm, tmp_path, np.sin(2 * x[:, 0]) * x[:, 1] + x[:, 2] ** 2, x)
     assert said["Would more rows help?"].startswith("Twice as many rows like these would lower the typical error from")
-    assert "wice as many rows like these would lower the typical error" in said["Does it predict?"]
+    assert "wice as many rows like these would lower the typical error" in said["Does it predict well?"]
     # The sentence begins with the error that the report tells.
     told = json.loads((tmp_path / "run" / "run.json").read_text())["scores"]["rmse"]
     assert curve["error"] == pytest.approx(told**2)

@@ -36,7 +36,7 @@ def test_columns_that_are_no_features_are_told_and_left_out(bayesnorm, fit, fact
     reasons = {
         "remarks": "is empty",
         "country": "is 'NL' in every row",
-        "n": "counts the rows, from 1 to 40",
+        "n": "numbers the rows, from 1 to 40",
         "customerId": "is an id, with a different whole number in every row",
         "name": "contains text such as 'house 0' that differs in most rows",
     }

@@ -94,7 +94,7 @@ def test_a_file_of_predictions(bayesnorm, refuses, regression_run, new, tmp_path
     assert out.read_text() == bayesnorm("predict", regression_run.run, new, "--out", "-").out
     assert oct(out.stat().st_mode & 0o777) == oct(new.stat().st_mode & 0o777)
     out.write_text("mine")
-    assert "is there already; --force" in refuses(*arguments)
+    assert "exists already. Use --force" in refuses(*arguments)
     assert out.read_text() == "mine"
     told = json.loads(bayesnorm(*arguments, "--force", "--json", "--level", 0.8).out)
     unlike = sum(row["unusual"] == "True" for row in parse(out.read_text()))
@@ -191,7 +191,7 @@ def test_refuses_odd_places(refuses, regression_run, new, tmp_path):
     assert "is not a run. Pass a folder that `bayesnorm fit --out` created" in refuses("predict", tmp_path, new)
     assert "does not exist" in refuses("predict", regression_run.run, tmp_path / "none.csv")
     run = regression_run.run
-    assert "make it first" in refuses("predict", run, new, "--out", tmp_path / "no" / "out.csv")
+    assert "Create it first" in refuses("predict", run, new, "--out", tmp_path / "no" / "out.csv")
     assert "is the input table" in refuses("predict", run, new, "--out", new, "--force")
     assert "--json needs a file" in refuses("predict", run, new, "--json", code=2)
     (tmp_path / "folder").mkdir()
@@ -205,7 +205,7 @@ def test_what_is_no_file_is_not_replaced(refuses, regression_run, new, tmp_path)
     os.mkfifo(tmp_path / "pipe")
     line = refuses("predict", regression_run.run, new, "--out", tmp_path / "pipe", "--force")
     assert "--out: " in line
-    assert "pipe is a device or a pipe; give a file name" in line
+    assert "pipe is a device or a pipe. Pass the name of a file" in line
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
@@ -214,11 +214,15 @@ def test_what_is_no_file_is_not_replaced(refuses, regression_run, new, tmp_path)
     [
         ("run.json", "{", "is damaged"),
         ("run.json", '{"format": "other"}', "is not a file of `bayesnorm fit`"),
-        ("run.json", '{"format": "bayesnorm-run", "version": 99}', "has format version 99, and this bayesnorm reads 1"),
+        (
+            "run.json",
+            '{"format": "bayesnorm-run", "version": 99}',
+            "has format version 99, but this bayesnorm reads version 1",
+        ),
         (
             "run.json",
             '{"format": "bayesnorm-run", "version": 1, "columns": 3}',
-            "run.json is 3 in the file; a list",
+            "run.json is 3 in the file, but must be a list",
         ),
         ("run.json", "[" * 100_000, "is damaged"),
         ("model.bayesnorm", "x", "model.bayesnorm"),
@@ -254,14 +258,14 @@ def test_the_report_again(bayesnorm, request, tmp_path, kind):
 def test_report_refuses(refuses, regression_run, tmp_path, monkeypatch):
     run = tmp_path / "run"
     shutil.copytree(regression_run.run, run)
-    assert "make it first" in refuses("report", run, "--out", tmp_path / "no" / "page.html")
+    assert "Create it first" in refuses("report", run, "--out", tmp_path / "no" / "page.html")
     assert f"--out: {tmp_path} is a folder" in refuses("report", run, "--out", tmp_path)
     (run / "report.json").write_text('{"table": {}}')
     assert "the numbers of the report are damaged" in refuses("report", run)
     values = json.loads((regression_run.run / "report.json").read_text())
     for part in values["test"]:
         (run / "report.json").write_text(json.dumps({**values, "test": {**values["test"], part: {}}}))
-        assert "unexpected" not in refuses("report", run)
+        assert "Unexpected" not in refuses("report", run)
     (run / "report.json").unlink()
     assert "report.json is missing" in refuses("report", run)
     assert "is not a run" in refuses("report", tmp_path)
@@ -270,4 +274,4 @@ def test_report_refuses(refuses, regression_run, tmp_path, monkeypatch):
 def test_report_without_jinja(refuses, regression_run, tmp_path, monkeypatch):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     line = refuses("report", regression_run.run, "--out", tmp_path / "page.html")
-    assert line == "error: reports need jinja2: pip install jinja2.\n"
+    assert line == "error: HTML reports need jinja2. Install it with: pip install jinja2\n"

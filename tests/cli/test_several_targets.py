@@ -43,7 +43,7 @@ def test_from_fit_to_report(bayesnorm, refuses, tmp_path, monkeypatch):
     written.clear()
     assert bayesnorm("report", run).code == bayesnorm("drift", run, new).code == 0
     assert {str(path) for path in written} >= {"run/price/report.html", "run/town/report.html"}
-    assert "holds 2 targets; one of them" in refuses("report", run, "--out", tmp_path / "page.html")
+    assert "has 2. Use the folder of one target" in refuses("report", run, "--out", tmp_path / "page.html")
 
 
 @pytest.mark.parametrize(
@@ -51,7 +51,7 @@ def test_from_fit_to_report(bayesnorm, refuses, tmp_path, monkeypatch):
     [
         (("--target", "price,twon"), "--target: "),
         (("--target", ","), "--target: "),
-        (("--target", "price", "--target", "town", "--keep", "town"), "--keep: 'town'"),
+        (("--target", "price", "--target", "town", "--keep", "town"), "--keep and --drop both name 'town'"),
         (("--target", "area", "--target", "price", "--task", "classification"), "'area' has 40 different values"),
     ],
 )

@@ -148,14 +148,14 @@ def test_excel_without_openpyxl(write, monkeypatch):
 @pytest.mark.parametrize(
     ("content", "told"),
     [
-        (zipped(a="b"), "is a ZIP archive; unpack it first"),
-        (b"\x89PNG\r\n\x1a\n\0", "is a PNG picture; a CSV"),
-        (b"\xff\xd8\xff\xe0\0", "is a JPEG picture"),
-        (pickle.dumps([1]), "is a Python pickle, which may run anything"),
-        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an old Excel or Office file; save it as .xlsx or CSV"),
+        (zipped(a="b"), "is a ZIP archive. Unpack it first"),
+        (b"\x89PNG\r\n\x1a\n\0", "is a PNG image. Pass a CSV"),
+        (b"\xff\xd8\xff\xe0\0", "is a JPEG image"),
+        (pickle.dumps([1]), "is a Python pickle, which can run any code"),
+        (b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1", "is an old Excel or Office file. Save it as .xlsx or CSV"),
         (b"%PDF-1.4\n", "is a PDF document"),
-        (b"BZh91AY&SY\0", "is packed with bzip2; unpack it first"),
-        (bytes(range(256)), "is no text; a CSV"),
+        (b"BZh91AY&SY\0", "is compressed with bzip2. Unpack it first"),
+        (bytes(range(256)), "is not a text file. Pass a CSV"),
     ],
 )
 def test_files_that_hold_no_table_are_called_by_their_name(write, content, told):

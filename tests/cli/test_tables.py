@@ -139,9 +139,9 @@ def test_a_file_that_is_too_large_is_not_read(write, monkeypatch):
     [
         (
             ["1", "2", "x", "4"],
-            "the column 'a' holds numbers, but 'x' in row 3; mend or empty such cells",
+            "column 'a' contains numbers, but 'x' in row 3. Correct or empty such cells",
         ),
-        (["1", "inf", "3", "4"], "the column 'a' holds 'inf' in row 2, which is infinite"),
+        (["1", "inf", "3", "4"], "column 'a' contains 'inf' in row 2, which is infinite"),
     ],
 )
 def test_text_and_infinity_among_numbers(write, cells, message):

@@ -45,7 +45,7 @@ from bayesnorm.tabular.parameters import device_named
     ],
 )
 def test_parameters_that_cannot_be(line, quick, name, value):
-    with pytest.raises(BayesNormError, match=f"^{name}( must be .*, got |=79, but only 64 rows)") as error:
+    with pytest.raises(BayesNormError, match=f"^{name}( must be .*, got |=79, but only 40 rows)") as error:
         BayesNormRegressor(**{**quick, name: value}).fit(*line)
     assert "\n" not in str(error.value)
 

@@ -280,7 +280,7 @@ def test_progress_is_shown_on_request(line, quick, capsys):
     BayesNormRegressor(**quick, verbose=1).fit(*line)
     shown = capsys.readouterr()
     assert "2 folds" in shown.err
-    assert "20 rows of 40" in shown.err
+    assert "20 of 40 rows" in shown.err
     assert shown.out == ""
     BayesNormRegressor(**quick).fit(*line)
     assert capsys.readouterr().err == ""
