@@ -21,8 +21,8 @@ import torch
 from torch import Tensor, nn
 
 import bayesnorm as bn
-from bayesnorm.nets import CifarResNet
 from experiments.machine import machine
+from experiments.networks import CifarResNet
 
 BATCH_SIZE = 32
 

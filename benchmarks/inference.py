@@ -29,10 +29,10 @@ from torch.nn.functional import mse_loss
 import bayesnorm as bn
 from bayesnorm.data import load_cifar10, to_network_input
 from bayesnorm.metrics import spearman
-from bayesnorm.nets import Rescaled, load_cifar_resnet, paper_mlp
-from bayesnorm.training import train
+from bayesnorm.training import Rescaled, train
 from experiments.machine import machine
 from experiments.measuring import with_added_mib
+from experiments.networks import load_cifar_resnet, paper_mlp
 from experiments.splits import paper_rows
 
 BATCH_SIZE, DRAWS = 32, 32
@@ -49,7 +49,7 @@ def resnet(device: str) -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
 def mlp(device: str) -> tuple[nn.Module, Tensor, Tensor, bn.Likelihood]:
     """Return the same for a regression network with two layers of 50 units, trained briefly on the power plant set."""
     (x, y), _ = paper_rows("power", 1)
-    network = Rescaled.of(paper_mlp(x.shape[1]), x, y)
+    network = Rescaled.from_data(paper_mlp(x.shape[1]), x, y)
     train(network.network, *network.standardise(x, y), loss=mse_loss, epochs=5, batch_size=BATCH_SIZE)
     return network.to(device), x.to(device), x.to(device), bn.Gaussian(0.06)
 

@@ -29,9 +29,9 @@ import torch
 from torch import Tensor, nn
 
 import bayesnorm as bn
-from bayesnorm.nets import SegNet, UNet
 from experiments.machine import machine
 from experiments.measuring import with_added_mib
+from experiments.networks import SegNet, UNet
 
 from . import fitting
 

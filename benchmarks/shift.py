@@ -19,8 +19,8 @@ from pathlib import Path
 import torch
 
 import bayesnorm as bn
-from bayesnorm.nets import CifarResNet
 from experiments.machine import machine
+from experiments.networks import CifarResNet
 
 ROWS = (32, 128)
 BATCH_SIZE = 32

@@ -20,8 +20,8 @@ import torch
 from alibi_detect.cd import KSDrift, MMDDrift
 
 from bayesnorm.data import load_cifar10, to_network_input
-from bayesnorm.nets import CifarResNet, load_cifar_resnet
 from experiments.machine import machine
+from experiments.networks import CifarResNet, load_cifar_resnet
 from experiments.shift.alarms import LEVEL, disjoint
 from experiments.shift.networks import CLEAN, network_input
 from experiments.shift.presets import PRESETS

@@ -21,10 +21,10 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.stacked import Stack, StackedRows, train_stacked
 from bayesnorm.training import train
 from experiments.machine import machine
+from experiments.networks import paper_dropout_mlp, paper_mlp
 
 ROWS, INPUTS, BATCH_SIZE, RATE = 324, 13, 32, 0.05
 """The size of a fold of the Boston set."""

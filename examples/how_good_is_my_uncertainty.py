@@ -7,17 +7,23 @@ The table is scikit-learn's diabetes set. Everything is chosen on validation row
 
 import torch
 from sklearn.datasets import load_diabetes
+from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.metrics import constant_variance, coverage, crps, normalised_crps, normalised_pll, rmse
-from bayesnorm.nets import Rescaled, paper_mlp
-from bayesnorm.training import train
+from bayesnorm.training import Rescaled, train
 
 x, y = (torch.tensor(part, dtype=torch.float32).view(442, -1) for part in load_diabetes(return_X_y=True, scaled=False))
 test, validation, rows = torch.randperm(442, generator=torch.Generator().manual_seed(0)).split([88, 88, 266])
-model = Rescaled.of(paper_mlp(10), x[rows], y[rows])  # replace it by your trained network
+torch.manual_seed(0)
+network = nn.Sequential(
+    *(nn.Linear(10, 50), nn.BatchNorm1d(50), nn.ReLU()),
+    *(nn.Linear(50, 50), nn.BatchNorm1d(50), nn.ReLU()),
+    nn.Linear(50, 1),
+)  # replace it by your trained network
+model = Rescaled.from_data(network, x[rows], y[rows])
 seen, held_out = (model.standardise(x[part], y[part]) for part in (rows, validation))
-loss = torch.nn.functional.mse_loss
+loss = nn.functional.mse_loss
 train(model.network, seen, loss=loss, epochs=200, batch_size=32, weight_decay=0.01, validation=held_out, patience=20)
 
 posterior = bn.MCBN(batch_size=32).fit(model, (x[rows], y[rows]))

@@ -15,13 +15,27 @@ import argparse
 
 import torch
 from sklearn.datasets import load_digits
+from torch import nn
 from torch.nn.functional import binary_cross_entropy_with_logits
 
 import bayesnorm as bn
-from bayesnorm.nets import paper_mlp
 from bayesnorm.training import train
 
 BLOCK, BATCH, EPSILON = 40, 32, 0.1  # rounds between trainings; examples per batch; exploration rate
+
+
+def make_network(seed):
+    """Return a network with a logit for each button."""
+    network = nn.Sequential(
+        *(nn.Linear(64, 50, bias=False), nn.BatchNorm1d(50, eps=1e-10), nn.ReLU()),
+        *(nn.Linear(50, 50, bias=False), nn.BatchNorm1d(50, eps=1e-10), nn.ReLU()),
+        nn.Linear(50, 10),
+    )
+    generator = torch.Generator().manual_seed(seed)
+    for layer in (network[0], network[3], network[6]):
+        nn.init.trunc_normal_(layer.weight, std=0.1, a=-0.2, b=0.2, generator=generator)
+    nn.init.zeros_(network[6].bias)
+    return network
 
 
 def thompson(network, past, x, generator):
@@ -50,7 +64,7 @@ def play(policy, rounds, seed):
     images, digits = map(torch.as_tensor, load_digits(return_X_y=True))
     order = torch.randperm(len(images), generator=generator)[:rounds]
     x, digits = images[order].float() / 16, digits[order]
-    network = paper_mlp(64, 10, seed=seed)
+    network = make_network(seed)
     pressed = torch.randint(10, (BLOCK,), generator=generator)
     for start in range(BLOCK, rounds, BLOCK):
         past = x[:start]

@@ -1,8 +1,9 @@
 """Add uncertainty to a trained CIFAR-10 ResNet-32, and compare it with the plain network and temperature scaling.
 
-    BAYESNORM_DATA=path/to/data python examples/trained_resnet.py
+    BAYESNORM_DATA=path/to/data python -m examples.trained_resnet
 
-The data folder holds cifar10/ (images) and resnet_cifar10/ (weights). Temperature and effective batch size are chosen
+It needs a checkout, because experiments/ holds the network and the loader of images. The data folder holds cifar10/
+(images) and resnet_cifar10/ (weights). Temperature and effective batch size are chosen
 on the first half of the test images, and scores are computed on the second half. Batch statistics come from 5,000
 training images. It takes a few minutes on two cores; `--images 400` is faster.
 """
@@ -16,7 +17,11 @@ import bayesnorm as bn
 from bayesnorm import metrics
 from bayesnorm.data import CIFAR10_CLASSES, load_cifar10, to_network_input
 from bayesnorm.errors import DataNotFoundError, MissingExtraError
-from bayesnorm.nets import load_cifar_resnet
+
+try:
+    from experiments.networks import load_cifar_resnet
+except ModuleNotFoundError:
+    sys.exit("trained_resnet.py needs a checkout. Run in its folder: python -m examples.trained_resnet")
 
 parser = argparse.ArgumentParser(
     description="Add uncertainty to a trained ResNet-32, and compare it with the plain network."

@@ -26,7 +26,6 @@ from bayesnorm.errors import MissingExtraError
 from bayesnorm.likelihoods import Categorical
 from bayesnorm.methods import MCBN
 from bayesnorm.metrics import accuracy, nll
-from bayesnorm.nets import paper_mlp
 from bayesnorm.plots import style
 from bayesnorm.posterior import Posterior
 from bayesnorm.predictive import ClassificationPredictive
@@ -34,6 +33,7 @@ from bayesnorm.training import train
 
 from .evidence import show_progress, write_numbers, write_picture
 from .means import mean_and_error
+from .networks import paper_mlp
 from .options import OUT, OutFolder
 from .panels import panels, set_figure_title
 from .significance import Significance, significance

@@ -25,19 +25,19 @@ from bayesnorm.engines import MonteCarlo
 from bayesnorm.likelihoods import Gaussian
 from bayesnorm.methods import MCBN, MNF, BayesByBackprop, GaussianBN, MCDropout, StochasticBN, ensemble
 from bayesnorm.metrics import constant_variance, coverage, crps, normalised_crps, normalised_pll, pll, rmse
-from bayesnorm.nets import Rescaled, paper_mlp, plain_mlp
 from bayesnorm.network import add_dropout
 from bayesnorm.posterior import Posterior
 from bayesnorm.posterior.combined import combine
 from bayesnorm.posterior.deterministic import deterministic
 from bayesnorm.predictive import RegressionPredictive
 from bayesnorm.selection import calibrate
-from bayesnorm.training import train
+from bayesnorm.training import Rescaled, train
 
 from .evidence import show_progress, write_numbers
 from .known_names import require_known
 from .means import mean_and_error
 from .measuring import median_seconds
+from .networks import paper_mlp, plain_mlp
 from .options import OUT, OutFolder
 from .splits import Split, validated_split
 from .toy_regression import toy_regression
@@ -138,7 +138,7 @@ class TrainedNetworks:
 
     def weights(self, method: type[BayesByBackprop | MNF]) -> Posterior:
         """Return a posterior over the weights of a network without batch norm."""
-        network = Rescaled.of(self._plain(), *self.split.train)
+        network = Rescaled.from_data(self._plain(), *self.split.train)
         return method(epochs=self.epochs, batch_size=self.batch_size).fit(network, self.split.train, self.noise)
 
     def _plain(self) -> nn.Module:
@@ -150,7 +150,7 @@ class TrainedNetworks:
         return self.split.train[0].shape[1]
 
     def _trained(self, name: str, inner: nn.Module, seed: int | None = None) -> Rescaled:
-        network = Rescaled.of(inner, *self.split.train)
+        network = Rescaled.from_data(inner, *self.split.train)
         started = time.perf_counter()
         train(
             inner,

@@ -32,7 +32,6 @@ from bayesnorm.compression import Compressed
 from bayesnorm.compression.measuring import prediction_seconds
 from bayesnorm.data import load_mnist, to_tensor
 from bayesnorm.methods import GroupHorseshoe, GroupNormalJeffreys
-from bayesnorm.nets import VGG, LeNet5
 from bayesnorm.posterior import VariationalPosterior
 from bayesnorm.stacked import one_thread
 from bayesnorm.training import CropAndFlip, relative_adam, train
@@ -41,6 +40,7 @@ from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.datasets import image_set, load_images
 from .image_networks.recipes import set_up_device
 from .known_names import require_known
+from .networks import VGG, LeNet5
 from .options import OUT, FastestDevice, OutFolder, Size, fastest
 from .panels import panels, set_figure_title
 from .pieces import measured_once

@@ -18,13 +18,13 @@ from torch.nn.functional import mse_loss
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.methods import MCBN
 from bayesnorm.metrics import constant_variance
-from bayesnorm.nets import Rescaled, paper_mlp
 from bayesnorm.plots import FunctionBands
 from bayesnorm.posterior import Posterior
 from bayesnorm.selection import calibrate
-from bayesnorm.training import train
+from bayesnorm.training import Rescaled, train
 
 from .evidence import write_picture
+from .networks import paper_mlp
 from .options import OUT, OutFolder
 from .toy_regression import toy_regression
 
@@ -71,7 +71,7 @@ def figure1(epochs: int = EPOCHS, seed: int = 0, progress: Callable[[int, int], 
     """Train the toy network, fit MCBN, choose its noise, and predict from -6 to 6."""
     x, y = toy_regression(seed)
     validation = toy_regression(seed + 1)
-    network = Rescaled.of(paper_mlp(1, hidden=(30, 30, 30), seed=seed), x, y)
+    network = Rescaled.from_data(paper_mlp(1, hidden=(30, 30, 30), seed=seed), x, y)
     train(
         network.network,
         *network.standardise(x, y),

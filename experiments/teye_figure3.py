@@ -18,12 +18,12 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from bayesnorm.nets import Rescaled, paper_mlp
 from bayesnorm.theory import Diagnosis, diagnose, diagnose_each
 from bayesnorm.theory.diagnosis import Normality
-from bayesnorm.training import train
+from bayesnorm.training import Rescaled, train
 
 from .evidence import write_picture
+from .networks import paper_mlp
 from .options import OUT, OutFolder
 from .panels import panels, set_figure_title
 from .quantile_plot import NAMES, QQPlot, Statistic, statistic_of
@@ -149,7 +149,7 @@ def figure3(
         progress: Called with (epoch, epochs).
     """
     network = named_mlp(x.shape[1], seed)
-    x, y = Rescaled.of(network, x, y).standardise(x, y)
+    x, y = Rescaled.from_data(network, x, y).standardise(x, y)
     watch = diagnose_each(x, BATCH_SIZE, batches=batches, seed=seed)
 
     def look(epoch: int, network: nn.Module) -> None:

@@ -8,7 +8,7 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.nets import paper_mlp
+from experiments.networks import paper_mlp
 from experiments.toy_regression import toy_regression
 
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))

@@ -11,10 +11,10 @@ import torch
 import bayesnorm as bn
 from bayesnorm.methods.mc_dropout import dropout_precision
 from bayesnorm.metrics import pll
-from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.selection import select_batch_size
 from bayesnorm.theory import BatchNormKL, GaussianPrior, kl_divergence, unit_gaussians, weight_decay_prior
 from bayesnorm.training import train
+from experiments.networks import paper_dropout_mlp, paper_mlp
 
 from .whole_numbers import X, Y, assert_same, fitted, network
 

@@ -10,8 +10,8 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError
-from bayesnorm.nets import Rescaled
 from bayesnorm.network import mini_batches
+from bayesnorm.training import Rescaled
 
 X = torch.randn(60, 3, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 
@@ -167,7 +167,7 @@ def test_trap_11_the_centre_is_no_live_buffer():
 def test_trap_6_precision_and_scores_are_in_raw_units():
     y = 50 + 20 * X.sum(1, keepdim=True)
     inner = net()
-    raw = Rescaled.of(inner, X, y)
+    raw = Rescaled.from_data(inner, X, y)
     x_norm, y_norm = raw.standardise(X, y)
     y_std = float(y.std(correction=0))
     posterior = bn.MCBN(batch_size=8).fit(raw, X, bn.Gaussian(4.0 / y_std**2))

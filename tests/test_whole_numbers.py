@@ -13,7 +13,6 @@ from torch.nn.functional import mse_loss
 import bayesnorm as bn
 from bayesnorm import active, metrics
 from bayesnorm.methods import dropout_precision
-from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.network import MomentRecorder
 from bayesnorm.stacked import (
     Stack,
@@ -26,6 +25,7 @@ from bayesnorm.stacked import (
 )
 from bayesnorm.theory import BatchNormKL, diagnose_each, unit_gaussians, weight_decay_prior
 from bayesnorm.training import train
+from experiments.networks import paper_dropout_mlp, paper_mlp
 from experiments.toy_regression import toy_regression
 
 from .whole_numbers import LABELS, TwoOutputs, X, Y, assert_same, fitted, network

@@ -7,7 +7,7 @@ from functools import partial
 
 from torch import nn
 
-from bayesnorm.nets import VGG, CifarResNet, LeNet5, ResNet
+from ..networks import VGG, CifarResNet, LeNet5, ResNet
 
 # Each takes classes, seed, in_channels and dropout, and images of 32 x 32.
 NETWORKS: dict[str, Callable[..., nn.Module]] = {

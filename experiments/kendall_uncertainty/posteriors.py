@@ -10,13 +10,13 @@ from torch import Tensor, nn
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.likelihoods import HeteroscedasticGaussian
 from bayesnorm.methods import MCBN, ensemble
-from bayesnorm.nets import paper_mlp
 from bayesnorm.plots import style
 from bayesnorm.posterior import Posterior
 from bayesnorm.predictive import RegressionPredictive
 from bayesnorm.selection import calibrate
 
 from ..cosine_training import train_steps
+from ..networks import paper_mlp
 from ..splits import Rows, Split, validated_split
 
 BATCH_SIZE, STEPS, MEMBERS, DRAWS, MOST_ROWS = 32, 3000, 5, 100, 8000

@@ -19,12 +19,12 @@ from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 import bayesnorm as bn
 from bayesnorm.compression.measuring import prediction_seconds
 from bayesnorm.metrics import auroc
-from bayesnorm.nets import load_cifar_resnet
 from bayesnorm.posterior import BatchNormPosterior
 from bayesnorm.stacked import one_thread
 
 from ..evidence import show_progress
 from ..image_networks.asking import Asked, load_asked, uncertainty_scores
+from ..networks import load_cifar_resnet
 from ..pieces import measured_once
 from .fine_tuning import Whole, scored_ways
 from .presets import INT8, LABELS, OUTSIDE, SOFTMAX, TEACHER, WHOLE, Preset, Way

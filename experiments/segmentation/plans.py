@@ -21,7 +21,6 @@ from torch.nn import functional as F
 from bayesnorm.data import CAMVID_VOID, IMAGENET_MEAN, IMAGENET_STD
 from bayesnorm.likelihoods import Categorical, HeteroscedasticLaplace, Likelihood, LogitNoise
 from bayesnorm.metrics import confusion_matrix, segmentation_scores
-from bayesnorm.nets import SegNet, UNet
 from bayesnorm.predictive import ClassificationPredictive
 from bayesnorm.training import CropAndFlip
 from bayesnorm.training.objective import Loss
@@ -29,6 +28,7 @@ from bayesnorm.training.objective import Loss
 from ..image_networks.recipes import Recipe
 from ..image_networks.training import Plan
 from ..known_names import require_known
+from ..networks import SegNet, UNet
 from .frames import CLASSES, Light, load_frames, median_frequency_weights
 
 # Each takes classes, seed, in_channels and dropout.

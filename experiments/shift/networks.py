@@ -14,9 +14,9 @@ from torch import Tensor
 import bayesnorm as bn
 from bayesnorm.data import load_cifar10, to_network_input
 from bayesnorm.likelihoods import Categorical
-from bayesnorm.nets import CifarResNet, load_cifar_resnet
 from bayesnorm.posterior import BatchNormPosterior
 
+from ..networks import CifarResNet, load_cifar_resnet
 from .corruptions import Images, corrupt
 from .presets import BATCH_SIZE
 

@@ -12,11 +12,11 @@ import bayesnorm as bn
 from bayesnorm.data import load_uci
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.metrics import pll, rmse
-from bayesnorm.nets import paper_mlp
 from bayesnorm.posterior import Posterior
 from bayesnorm.predictive import RegressionPredictive
 
 from ..cosine_training import train_steps
+from ..networks import paper_mlp
 from ..splits import Rows
 from .presets import BATCH_SIZE
 

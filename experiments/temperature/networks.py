@@ -15,12 +15,12 @@ from torch import Tensor, nn
 import bayesnorm as bn
 from bayesnorm.cli.usage import UsageError
 from bayesnorm.files import read_tensors, write_bytes
-from bayesnorm.nets import load_cifar_resnet
 from bayesnorm.network import State
 from bayesnorm.posterior import BatchNormPosterior, DeterministicPosterior
 
 from ..image_networks.networks import NETWORKS
 from ..known_names import require_known
+from ..networks import load_cifar_resnet
 
 BATCH_SIZE = 32
 """M of all posteriors."""

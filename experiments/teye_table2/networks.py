@@ -16,10 +16,10 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.cli.usage import UsageError
-from bayesnorm.nets import load_cifar_resnet
 
 from ..image_networks.recipes import Recipe
 from ..image_networks.training import Plan, trained_network
+from ..networks import load_cifar_resnet
 from .gathering import Gathering
 from .methods import Images, Predicted, drawn
 from .presets import Preset

@@ -14,9 +14,9 @@ from bayesnorm import metrics
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.likelihoods import Gaussian
 from bayesnorm.methods import MCBN, MCDropout
-from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.stacked import Stack, StackedRows, fit_stacked, train_stacked
 
+from ..networks import paper_dropout_mlp, paper_mlp
 from .folds import Data, Fold
 from .presets import Preset
 

@@ -15,10 +15,11 @@ from torch import Tensor
 from bayesnorm import metrics
 from bayesnorm.likelihoods import Gaussian
 from bayesnorm.methods import MNF, BayesByBackprop
-from bayesnorm.nets import Rescaled, paper_mlp, plain_mlp
 from bayesnorm.posterior import VariationalPosterior
 from bayesnorm.stacked import Stack, StackedExecutable, train_stacked
+from bayesnorm.training import Rescaled
 
+from ..networks import paper_mlp, plain_mlp
 from .asking import keeping
 from .folds import Data, Fold
 from .presets import PRECISIONS, preset_named
@@ -47,7 +48,7 @@ def run(preset: str, dataset: str, family: str, split: int, seed: int) -> dict[s
     fold, whole = data.validated[0], data.whole[0]
     x, y = data.table
     train = x[fold.train], y[fold.train, None]
-    network = Rescaled.of(plain_mlp(data.inputs, hidden=(data.width,) * 2, seed=seed), *train)
+    network = Rescaled.from_data(plain_mlp(data.inputs, hidden=(data.width,) * 2, seed=seed), *train)
     batch = min(BATCH_SIZE, len(fold.train))
     epochs = max(1, round(chosen.weight_steps / (len(fold.train) // batch)))
     method = METHODS[family](epochs=epochs, batch_size=batch)

@@ -28,7 +28,6 @@ ROOMS = [
     "stacked",
     "active",
     "data",
-    "nets",
     "tabular",
     "plots",
     "report",
@@ -47,7 +46,6 @@ NARROWER = {
     "likelihoods": [*LEAVES, "predictive"],
     "active": [*LEAVES, *CORE, "metrics"],
     "data": [*LEAVES],
-    "nets": [*LEAVES, "data"],
 }
 """Rooms that may import only some of those before them."""
 

@@ -14,11 +14,11 @@ from torch import nn
 pytest.importorskip("typer", reason="needs typer: pip install typer rich")
 
 from bayesnorm.data import CAMVID_VOID, WHOLE_SETS
-from bayesnorm.nets import SegNet, UNet
 from bayesnorm.plots import save_figure
 from bayesnorm.theory import diagnose
 from experiments import evidence
 from experiments.app import run
+from experiments.networks import SegNet, UNet
 from experiments.segmentation import frames, plans
 
 from ..ended_commands import Command, command, refusal

@@ -7,8 +7,8 @@ import json
 import pytest
 import torch
 
-from bayesnorm.nets import paper_mlp
 from experiments.mukhoti_batch_size import FITTED, compare
+from experiments.networks import paper_mlp
 
 SIZES = (8, FITTED, 64)
 

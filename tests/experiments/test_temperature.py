@@ -10,7 +10,7 @@ from safetensors.torch import save_file
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.nets import CifarResNet
+from experiments.networks import CifarResNet
 from experiments.temperature import measuring
 from experiments.temperature.judging import CALIBRATE, CONSTANT, Judged, folds
 from experiments.temperature.networks import fitted, remembered

@@ -11,10 +11,10 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.nets import CifarResNet, load_cifar_resnet
 from experiments.image_networks.networks import NETWORKS
 from experiments.image_networks.recipes import Recipe
 from experiments.image_networks.training import Plan, save_weights
+from experiments.networks import CifarResNet, load_cifar_resnet
 from experiments.paper_facts import paper_facts
 from experiments.teye_table2 import methods
 from experiments.teye_table2.gathering import PART, Gathering

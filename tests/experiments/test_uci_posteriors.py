@@ -10,12 +10,12 @@ import torch
 from torch.distributions import Normal
 
 import bayesnorm as bn
-from bayesnorm.nets import paper_mlp
 from bayesnorm.network import UnitMoments, collect_moments, mini_batches
 from bayesnorm.posterior import Empirical
 from bayesnorm.selection import select_batch_size
 from bayesnorm.stacked import Stack, StackedRows, stacked_moments, train_stacked
 from bayesnorm.theory import kl_divergence, unit_gaussians, weight_decay_prior
+from experiments.networks import paper_mlp
 from experiments.uci.posteriors import BN_DRAWN, ELBO_ROWS, MULTIPLES, RANK, batchnorm_posteriors, elbos
 
 M, STATES, WIDTH = 16, 60, 12

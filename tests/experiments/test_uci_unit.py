@@ -15,11 +15,11 @@ from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
 from bayesnorm import metrics
-from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.posterior import Empirical
 from bayesnorm.stacked import StackedExecutable
 from bayesnorm.training import train
 from benchmarks.package_profile import FUNCTIONS, MUST_RUN, Ran
+from experiments.networks import paper_dropout_mlp, paper_mlp
 from experiments.uci import cross_validation, presets, unit
 from experiments.uci.cross_validation import DRAWN, POINT, Trial, settings_for
 from experiments.uci.folds import Data

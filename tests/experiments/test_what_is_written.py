@@ -10,9 +10,9 @@ import numpy as np
 import pytest
 import torch
 
-from bayesnorm.nets import paper_mlp
 from experiments import active_digits, compare_methods, kendall_uncertainty, mukhoti_batch_size, uci_luck
 from experiments.kendall_uncertainty.gap import measure_gap
+from experiments.networks import paper_mlp
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 

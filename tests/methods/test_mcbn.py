@@ -298,7 +298,7 @@ def test_a_loader_gives_its_batch_size_and_loses_no_rows(regression):
 
 @pytest.fixture(scope="module")
 def cifar():
-    from bayesnorm.nets import load_cifar_resnet
+    from experiments.networks import load_cifar_resnet
 
     for needed in ("cifar10/labels.npz", "resnet_cifar10/resnet32.safetensors"):
         try:

@@ -4,8 +4,8 @@ import pytest
 import torch
 from torch import nn
 
-from bayesnorm.nets import VGG, CifarResNet, LeNet5
 from bayesnorm.network.gpu_graphs import Recordable
+from experiments.networks import VGG, CifarResNet, LeNet5
 
 
 @pytest.fixture

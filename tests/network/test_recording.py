@@ -5,9 +5,9 @@ import torch
 from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
-from bayesnorm.nets import VGG, CifarResNet
 from bayesnorm.network import RowStatistics, gpu_graphs
 from bayesnorm.network.collecting import recording
+from experiments.networks import VGG, CifarResNet
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
 

@@ -11,9 +11,9 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError
-from bayesnorm.nets import paper_mlp
 from bayesnorm.plots import BatchSizeCurve
 from bayesnorm.theory import GaussianPrior, kl_divergence, unit_gaussians, weight_decay_prior
+from experiments.networks import paper_mlp
 
 SIZES = (2, 8, 32, 128, 512)
 

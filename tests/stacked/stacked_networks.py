@@ -9,9 +9,9 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from bayesnorm.nets import paper_mlp
 from bayesnorm.stacked import Skip, Stack, StackedRows, train_stacked
 from bayesnorm.training import train
+from experiments.networks import paper_mlp
 
 INPUTS = 4
 COUNTS = 90, 90, 75, 90, 90

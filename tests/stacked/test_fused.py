@@ -11,7 +11,6 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import BayesNormWarning
-from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.posterior import coordinates
 from bayesnorm.stacked import (
     Stack,
@@ -25,6 +24,7 @@ from bayesnorm.stacked import (
 from bayesnorm.stacked.fused import fused_block, fused_passes
 from bayesnorm.stacked.fused.fused_block import FusedBlock
 from bayesnorm.stacked.fused.shape import shape_of
+from experiments.networks import paper_dropout_mlp, paper_mlp
 
 DEVICE = "cuda"
 KERNELS = pytest.mark.skipif(

@@ -9,11 +9,11 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.nets import paper_dropout_mlp, paper_mlp
 from bayesnorm.stacked import Stack, StackedRows, fit_stacked, half_squared_error
 from bayesnorm.stacked.fused import fused_block, fused_passes
 from bayesnorm.stacked.fused.fused_block import trains
 from bayesnorm.stacked.fused.shape import block_rows, fitting, shape_of
+from experiments.networks import paper_dropout_mlp, paper_mlp
 
 
 def normalised(inputs=5, hidden=(50, 50), outputs=1, activation=nn.ReLU, bias=False, eps=(1e-10, 1e-10)):

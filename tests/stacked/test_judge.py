@@ -7,9 +7,9 @@ import math
 import pytest
 import torch
 
-from bayesnorm.nets import paper_mlp
 from bayesnorm.stacked import Stack
 from bayesnorm.stacked.history import Judge
+from experiments.networks import paper_mlp
 
 
 class Loop:

@@ -10,7 +10,6 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import BayesNormError, InputError, NetworkError
-from bayesnorm.nets import paper_mlp
 from bayesnorm.stacked import (
     Stack,
     StackedEnsemble,
@@ -23,6 +22,7 @@ from bayesnorm.stacked import (
     stacked_statistics,
     train_stacked,
 )
+from experiments.networks import paper_mlp
 
 from .stacked_networks import INPUTS, X, Y, dropout, global_state
 

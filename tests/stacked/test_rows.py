@@ -11,8 +11,8 @@ from torch import nn
 from bayesnorm.errors import InputError
 from bayesnorm.likelihoods import Gaussian
 from bayesnorm.metrics import rmse
-from bayesnorm.nets import Rescaled
 from bayesnorm.stacked import Scales, Stack, StackedRows, stacked_outputs, stacked_point
+from bayesnorm.training import Rescaled
 
 from .stacked_networks import INPUTS, X, Y, batchnorm, data, furthest, task, together
 
@@ -45,7 +45,7 @@ def test_units():
     x[:, 2] = 0.1
     rows = StackedRows.of(x, y, [range(60), range(20, 100)], standardise=True)
     for i, part in enumerate([slice(0, 60), slice(20, 100)]):
-        scaled = Rescaled.of(nn.Identity(), x[part], y[part])
+        scaled = Rescaled.from_data(nn.Identity(), x[part], y[part])
         scaled.x_std[2] = 1.0
         expected = scaled.standardise(x[part], y[part])
         n = int(rows.lengths[i])

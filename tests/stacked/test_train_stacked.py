@@ -13,10 +13,10 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 import bayesnorm as bn
 from bayesnorm.errors import BayesNormError
-from bayesnorm.nets import paper_mlp
 from bayesnorm.stacked import Stack, StackedRows, fit_stacked, half_squared_error, train_stacked, training_run
 from bayesnorm.stacked.bundle import Bundle
 from bayesnorm.stacked.training_block import Block, Settings
+from experiments.networks import paper_mlp
 
 from .stacked_networks import (
     COUNTS,

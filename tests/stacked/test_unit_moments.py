@@ -8,10 +8,10 @@ import torch
 import bayesnorm as bn
 from bayesnorm.errors import InputError
 from bayesnorm.likelihoods import Gaussian
-from bayesnorm.nets import paper_mlp
 from bayesnorm.network import UnitMoments
 from bayesnorm.stacked import Stack, StackedExecutable, StackedRows, learned_posterior, stacked_moments, train_stacked
 from bayesnorm.theory import central_limit, unit_gaussians
+from experiments.networks import paper_mlp
 
 M, COUNTS, WIDTH = 16, (96, 80), 10
 SEEDS = 30

@@ -150,7 +150,7 @@ class StackedRows:
         return replace(self, x=self.x.to(device, dtype), y=y, table=self.table.to(device), scales=scales)
 
     def inputs(self, rows: Tensor | None = None) -> Tensor:
-        """Return x in the networks' units, (E, n, inputs) padded to the longest, or for other row numbers (..., E, n)."""
+        """Return x in the networks' units, (E, n, inputs) padded to the longest, or for row numbers (..., E, n)."""
         rows = self.table if rows is None else rows
         x = self.x.index_select(0, rows.reshape(-1)).view(*rows.shape, self.x.shape[1])
         return x if self.scales is None else x.sub_(self.scales.x_mean[:, None]).div_(self.scales.x_std[:, None])
@@ -167,7 +167,7 @@ class StackedRows:
 
     @property
     def own_targets(self) -> Tensor:
-        """Return real targets in their own units, (E, n, targets), padded with NaN; a likelihood treats NaN as missing."""
+        """Return real targets in their own units, (E, n, targets), padded with NaN, which likelihoods ignore."""
         if self.y is None or not self.y.is_floating_point():
             raise InputError("y: these rows have no real targets. Use StackedRows.of(x, y, ...).")
         y = self.y.index_select(0, self.table.reshape(-1)).view(*self.table.shape, -1)

@@ -27,11 +27,11 @@ from ..arguments import as_number
 from ..errors import BayesNormWarning
 from ..likelihoods import Likelihood
 from ..methods import ensemble
-from ..nets import Encoded
 from ..network import isolated_torch_randomness
 from ..posterior import Posterior, effective_batch_size, resized
 from ..selection import select_batch_size
 from ..stacked import Stack, in_threads, one_thread
+from .encodings import Encoded
 from .held_out import Folds, HeldOut, others
 from .members import Judged, Members
 from .networks import posterior_for

@@ -13,9 +13,9 @@ from torch import Tensor, nn
 from ..errors import BayesNormError
 from ..likelihoods import Likelihood
 from ..methods import MCBN, BatchNormMethod, GaussianBN, MCDropout, StochasticBN
-from ..nets import PiecewiseLinear, Waves
 from ..posterior import Posterior, deterministic
 from ..stacked import Skip
+from .encodings import PiecewiseLinear, Waves
 
 BATCH_STATISTICS = ("mcbn", "gaussian", "stochastic")
 """The methods that sample batch statistics."""
@@ -70,8 +70,8 @@ def encoder_for(encoding: str, x: Tensor) -> nn.Module:
     """
     kind, count = parsed_encoding(encoding)
     if kind == "bins":
-        return PiecewiseLinear.of(x, count)
-    return Waves.of(x, count) if kind == "waves" else nn.Identity()
+        return PiecewiseLinear.from_inputs(x, count)
+    return Waves.from_inputs(x, count) if kind == "waves" else nn.Identity()
 
 
 def parsed_encoding(encoding: str) -> tuple[str, int]:

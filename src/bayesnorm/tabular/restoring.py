@@ -11,10 +11,11 @@ from torch import Tensor, nn
 
 from ..files import under
 from ..likelihoods import likelihood_from
-from ..nets import Encoded, PiecewiseLinear, Rescaled, Waves
 from ..network import Executable, tensors_of
 from ..posterior import Posterior, restored_posterior
 from ..schema import Array, anything, arrays_like, one_of, record, refuse, require_tensors, whole
+from ..training import Rescaled
+from .encodings import Encoded, PiecewiseLinear, Waves
 from .networks import network_for, parsed_encoding
 from .search_results import NetworkSetting
 

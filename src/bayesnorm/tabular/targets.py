@@ -22,9 +22,9 @@ from ..errors import InputError
 from ..likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
 from ..likelihoods.heteroscedastic import Heteroscedastic
 from ..metrics import crps_points, nll, rmse
-from ..nets import Rescaled
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from ..stacked import RowLoss, half_squared_error
+from ..training import Rescaled
 from .training_losses import ClassNLL, HalfSquaredError, NormalCrps
 
 # Smallest temperature; if all held-out rows are classified correctly, temperature 0 would always be best.

@@ -1,4 +1,4 @@
-"""One training loop for every network and method, and distillation."""
+"""One training loop for every network and method, distillation, and networks in raw units."""
 
 from .augmenting import CropAndFlip as CropAndFlip
 from .distilling import Teacher as Teacher, distill as distill
@@ -6,4 +6,5 @@ from .loop import train as train
 from .optimising import relative_adam as relative_adam
 from .progress import progress_bar as progress_bar
 from .run import History as History
+from .scaling import Rescaled as Rescaled
 from .step_times import StepTimes as StepTimes

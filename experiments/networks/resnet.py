@@ -2,8 +2,9 @@
 
 from __future__ import annotations
 
-from ..arguments import as_whole
-from ..errors import BayesNormError
+from bayesnorm.arguments import as_whole
+from bayesnorm.errors import BayesNormError
+
 from .residual import ResidualNetwork
 
 # Blocks of the four stages, by depth; from depth 50 they are bottlenecks.

@@ -5,8 +5,8 @@ import torch
 from torch import nn
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.nets import VGG, CifarResNet, LeNet5, ResNet, SegNet, UNet
-from bayesnorm.nets.residual import ResidualBlock
+from experiments.networks import VGG, CifarResNet, LeNet5, ResNet, SegNet, UNet
+from experiments.networks.residual import ResidualBlock
 
 # Networks small enough for tests, of every kind and with every option.
 SMALL = {

@@ -23,7 +23,7 @@ class Rescaled(nn.Module):
             self.register_buffer(name, value.detach().clone())
 
     @classmethod
-    def of(cls, network: nn.Module, x: Tensor, y: Tensor) -> Self:
+    def from_data(cls, network: nn.Module, x: Tensor, y: Tensor) -> Self:
         """Return the network with the means and standard deviations of training rows `x`, `y`."""
         (x_std, x_mean), (y_std, y_mean) = (torch.std_mean(value, dim=0, correction=0) for value in (x, y))
         return cls(network, x_mean, torch.where(x_std > 0, x_std, 1.0), y_mean, torch.where(y_std > 0, y_std, 1.0))

@@ -7,8 +7,8 @@ from typing import Any
 import torch
 from torch import nn
 
-from ..arguments import as_whole, require_number, require_seed
-from ..errors import BayesNormError
+from bayesnorm.arguments import as_whole, require_number, require_seed
+from bayesnorm.errors import BayesNormError
 
 # Standard deviation of the normal distribution of weights, before it is truncated at two standard deviations.
 WEIGHT_STD = 0.1

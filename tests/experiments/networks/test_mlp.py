@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.nets import paper_dropout_mlp, paper_mlp, plain_mlp
+from experiments.networks import paper_dropout_mlp, paper_mlp, plain_mlp
 
 
 def test_layers_are_the_papers():

@@ -6,8 +6,9 @@ from collections.abc import Sequence
 
 from torch import Tensor, nn
 
-from ..arguments import as_whole, require_whole
-from ..errors import BayesNormError
+from bayesnorm.arguments import as_whole, require_whole
+from bayesnorm.errors import BayesNormError
+
 from .convolution import convolution, dropout_layer, initialise, linear, require_rate
 
 

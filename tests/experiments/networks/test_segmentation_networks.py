@@ -6,7 +6,7 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import BayesNormError
-from bayesnorm.nets import SegNet, UNet
+from experiments.networks import SegNet, UNet
 
 from .test_image_networks import PIXELS as SMALL, parameters
 

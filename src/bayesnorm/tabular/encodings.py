@@ -45,7 +45,7 @@ class PiecewiseLinear(nn.Module):
         self.register_buffer("width", width)
 
     @classmethod
-    def of(cls, x: Tensor, bins: int) -> Self:
+    def from_inputs(cls, x: Tensor, bins: int) -> Self:
         """Return the encoding whose bins end at quantiles of training inputs (rows, inputs), with a limit per input."""
         bins = require_whole("bins", bins)
         column, low, width = [], [], []
@@ -125,7 +125,7 @@ class Waves(nn.Module):
         self.register_buffer("frequency", frequency)
 
     @classmethod
-    def of(cls, x: Tensor, waves: int, spread: float = 0.3, seed: int = 0) -> Self:
+    def from_inputs(cls, x: Tensor, waves: int, spread: float = 0.3, seed: int = 0) -> Self:
         """Return the encoding with normally distributed frequencies for each of the inputs (rows, inputs).
 
         Args:

@@ -4,8 +4,9 @@ from __future__ import annotations
 
 from torch import Tensor, nn
 
-from ..arguments import as_whole, require_whole
-from ..errors import BayesNormError
+from bayesnorm.arguments import as_whole, require_whole
+from bayesnorm.errors import BayesNormError
+
 from .convolution import convolution, dropout_layer, initialise, linear, require_rate
 
 # Convolutions of each of the five stages, by depth; of the original's linear layers only the last is kept.

@@ -5,11 +5,9 @@ from .cifar_resnet import (
     CifarResNet as CifarResNet,
     load_cifar_resnet as load_cifar_resnet,
 )
-from .encodings import Encoded as Encoded, PiecewiseLinear as PiecewiseLinear, Waves as Waves
 from .lenet import LeNet5 as LeNet5
 from .mlp import paper_dropout_mlp as paper_dropout_mlp, paper_mlp as paper_mlp, plain_mlp as plain_mlp
 from .resnet import ResNet as ResNet
-from .scaling import Rescaled as Rescaled
 from .segnet import SegNet as SegNet
 from .unet import UNet as UNet
 from .vgg import VGG as VGG

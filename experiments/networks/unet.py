@@ -6,7 +6,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..arguments import require_whole
+from bayesnorm.arguments import require_whole
+
 from .convolution import convolution, dropout_layer, initialise, require_rate
 
 

@@ -4,11 +4,12 @@ from collections.abc import Mapping
 
 from torch import Tensor
 
-from ..arguments import as_whole
-from ..data.folders import find
-from ..errors import BayesNormError, FileFormatError
-from ..files import read_tensors
-from ..schema import arrays_like, require_tensors
+from bayesnorm.arguments import as_whole
+from bayesnorm.data.folders import find
+from bayesnorm.errors import BayesNormError, FileFormatError
+from bayesnorm.files import read_tensors
+from bayesnorm.schema import arrays_like, require_tensors
+
 from .residual import ResidualNetwork
 
 CIFAR_RESNET_DEPTHS: tuple[int, ...] = (20, 32, 44, 56)

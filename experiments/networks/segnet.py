@@ -8,8 +8,9 @@ from itertools import pairwise
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..arguments import as_whole, require_whole
-from ..errors import BayesNormError
+from bayesnorm.arguments import as_whole, require_whole
+from bayesnorm.errors import BayesNormError
+
 from .convolution import convolution, dropout_layer, initialise, require_rate
 from .vgg import VGG_STAGES
 

@@ -7,8 +7,8 @@ from torch import nn
 
 from bayesnorm.data import find, load_cifar10, to_network_input
 from bayesnorm.errors import BayesNormError, DataNotFoundError, FileFormatError
-from bayesnorm.nets import CIFAR_RESNET_DEPTHS, CifarResNet, load_cifar_resnet
-from bayesnorm.nets.residual import ResidualBlock
+from experiments.networks import CIFAR_RESNET_DEPTHS, CifarResNet, load_cifar_resnet
+from experiments.networks.residual import ResidualBlock
 
 
 @pytest.mark.parametrize(("depth", "count"), [(20, 269_722), (32, 464_154), (44, 658_586), (56, 853_018)])

@@ -6,7 +6,7 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.nets import Rescaled
+from bayesnorm.training import Rescaled
 
 
 def data():
@@ -18,7 +18,7 @@ def data():
 
 def test_training_rows_are_standardised_with_the_populations_formula():
     x, y = data()
-    inner_x, inner_y = Rescaled.of(nn.Identity(), x, y).standardise(x, y)
+    inner_x, inner_y = Rescaled.from_data(nn.Identity(), x, y).standardise(x, y)
     for value in (inner_x, inner_y):
         torch.testing.assert_close(value.mean(0), torch.zeros(value.shape[1], dtype=torch.float64), rtol=0, atol=1e-12)
         torch.testing.assert_close(value.var(0, correction=0), torch.ones(value.shape[1], dtype=torch.float64))
@@ -27,7 +27,7 @@ def test_training_rows_are_standardised_with_the_populations_formula():
 def test_outputs_are_in_raw_units():
     x, y = data()
     inner = nn.Linear(3, 2).double()
-    network = Rescaled.of(inner, x, y)
+    network = Rescaled.from_data(inner, x, y)
     expected = inner((x - x.mean(0)) / x.std(0, correction=0)) * y.std(0, correction=0) + y.mean(0)
     torch.testing.assert_close(network(x), expected)
 
@@ -35,7 +35,7 @@ def test_outputs_are_in_raw_units():
 def test_a_constant_column_gets_a_standard_deviation_of_one():
     x, y = data()
     x[:, 1], y[:, 0] = 4.0, 2.0
-    network = Rescaled.of(nn.Identity(), x, y)
+    network = Rescaled.from_data(nn.Identity(), x, y)
     assert network.x_std[1] == 1
     assert network.y_std[0] == 1
     inner_x, inner_y = network.standardise(x, y)
@@ -45,7 +45,7 @@ def test_a_constant_column_gets_a_standard_deviation_of_one():
 
 def test_scales_travel_with_the_network_and_are_not_trained():
     x, y = data()
-    network = Rescaled.of(nn.Linear(3, 2).double(), x, y)
+    network = Rescaled.from_data(nn.Linear(3, 2).double(), x, y)
     assert {"x_mean", "x_std", "y_mean", "y_std"} <= network.state_dict().keys()
     assert [name for name, _ in network.named_parameters()] == ["network.weight", "network.bias"]
     assert network.float().x_mean.dtype == torch.float32
@@ -57,7 +57,7 @@ def test_precision_and_uncertainty_of_a_rescaled_network_are_in_raw_units():
     """Law 7: the variance of raw outputs is y_std^2 times that of standardised ones."""
     x, y = data()
     inner = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 2)).double().eval()
-    network = Rescaled.of(inner, x, y).eval()
+    network = Rescaled.from_data(inner, x, y).eval()
     raw = bn.MCBN(batch_size=8, states=20).fit(network, x, bn.Gaussian()).predict(x)
     inner_x, _ = network.standardise(x, y)
     inside = bn.MCBN(batch_size=8, states=20).fit(inner, inner_x, bn.Gaussian()).predict(inner_x)

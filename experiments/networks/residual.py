@@ -7,7 +7,8 @@ from collections.abc import Sequence
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..arguments import require_number, require_whole
+from bayesnorm.arguments import require_number, require_whole
+
 from .convolution import activated, convolution, dropout_layer, initialise, linear, require_rate
 
 

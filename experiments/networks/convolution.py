@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..arguments import require_number, require_seed
+from bayesnorm.arguments import require_number, require_seed
 
 
 def convolution(
