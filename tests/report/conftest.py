@@ -46,7 +46,9 @@ def regression_test(rows: int = 150, scale: float = 1.0, seed: int = 0, noisy: b
     loc = torch.from_numpy(np.stack([mean - apart, mean + apart]))[..., None]
     predictive = RegressionPredictive(loc, torch.from_numpy(np.stack([noise, noise]))[..., None])
     train_y = 10 * generator.normal(size=500)
-    return RegressionTest.of(predictive, y, train_y=train_y, constant_variance=1.0, unlike=std > np.quantile(std, 0.9))
+    return RegressionTest.from_predictive(
+        predictive, y, train_y=train_y, constant_variance=1.0, unusual=std > np.quantile(std, 0.9)
+    )
 
 
 def classification_test(
@@ -59,7 +61,7 @@ def classification_test(
     y = (generator.random((rows, 1)) > probs.cumsum(1)).sum(1).clip(max=len(classes) - 1)
     log_probs = torch.log_softmax(sharper * torch.from_numpy(logits), 1)[None]
     train_y = generator.integers(len(classes), size=300)
-    return ClassificationTest.of(ClassificationPredictive(log_probs), y, classes=classes, train_y=train_y)
+    return ClassificationTest.from_predictive(ClassificationPredictive(log_probs), y, classes=classes, train_y=train_y)
 
 
 def report_of(test: RegressionTest | ClassificationTest, **changes: Any) -> Report:

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("jinja2", reason="needs jinja2: pip install jinja2")
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 
-from bayesnorm.report import drift_words, render
+from bayesnorm.report import drift_page, render
 from bayesnorm.report.drift_page import MOST_PICTURES
 
 from ..marks import takes_long
@@ -38,20 +38,18 @@ def test_many_columns(drift_report):
 
 def test_words(drift_report):
     drift = drift_report.drift
-    assert drift_words.headline(drift) == "These 60 rows differ from the training rows."
-    number, category, gaps = (drift_words.column_words(column) for column in drift.columns[:3])
+    assert drift_page.headline(drift) == "These 60 rows differ from the training rows."
+    number, category, gaps = (drift_page.column_words(column) for column in drift.columns[:3])
     assert number == "median 50 in training, 90 now (+2 times the spread in training); spread 1.1 times as large"
     assert category == "Bonn: 60 % in training, 10 % now; <b>: 40 % in training, 90 % now"
     assert gaps == "missing in 0 % of training rows, 50 % now"
     calm = dataclasses.replace(drift, p_value=0.3, columns=())
-    assert drift_words.headline(calm) == "These 60 rows do not differ significantly from the training rows."
+    assert drift_page.headline(calm) == "These 60 rows do not differ significantly from the training rows."
     few = dataclasses.replace(calm, rows=1)
-    assert drift_words.headline(few).startswith(
+    assert drift_page.headline(few).startswith(
         "This row does not differ significantly from the training rows, but so few"
     )
     sample = "A random sample of 60 training rows would"
-    assert drift_words.chance_words(calm) == f"{sample} differ this much in 30.0 % of samples (p = 0.3)."
-    assert (
-        drift_words.chance_words(drift) == f"{sample} differ this much less than once in 10,000 samples (p < 0.0001)."
-    )
-    assert drift_words.unlike_words(drift, {}) == "3 of 60 rows (5 %) are unusual compared with the training rows."
+    assert drift_page.chance_words(calm) == f"{sample} differ this much in 30.0 % of samples (p = 0.3)."
+    assert drift_page.chance_words(drift) == f"{sample} differ this much less than once in 10,000 samples (p < 0.0001)."
+    assert drift_page.unusual_words(drift, {}) == "3 of 60 rows (5 %) are unusual compared with the training rows."

@@ -155,7 +155,7 @@ def test_the_most_uncertain_rows_come_first(regression_report):
     assert first["Standard deviation (±)"].bar == 1.0
     assert float(first["True"].text.replace("−", "-")) == pytest.approx(test.y[order[0]], abs=0.01)
     assert first["In interval"].text == ("yes" if test.inside[order[0]] else "✗ no")
-    assert [row[table.answers.index("Unusual")].text != "" for row in table.rows] == test.unlike[order].tolist()
+    assert [row[table.answers.index("Unusual")].text != "" for row in table.rows] == test.unusual[order].tolist()
 
 
 @pytest.mark.parametrize(
@@ -179,9 +179,9 @@ def test_ids_can_be_told_apart(regression_report, value, text):
 
 
 def test_inputs_that_make_a_row_unlike_training_are_marked_and_no_others(regression_report):
-    unlike = regression_report.test.unlike
-    why = ["age above 80, the most in training; far from all training rows" if each else "" for each in unlike]
-    rows = dataclasses.replace(regression_report.rows, why=why)
+    unusual = regression_report.test.unusual
+    reasons = ["age above 80, the most in training; far from all training rows" if odd else "" for odd in unusual]
+    rows = dataclasses.replace(regression_report.rows, reasons=reasons)
     table = UncertainRows.of(dataclasses.replace(regression_report, rows=rows))
     at, flag = len(table.answers), table.answers.index("Unusual")
     assert 0 < sum(row[at].note != "" for row in table.rows) < len(table.rows)
@@ -196,13 +196,13 @@ def test_inputs_that_make_a_row_unlike_training_are_marked_and_no_others(regress
 def test_strange_rows_are_shown_even_where_they_are_not_uncertain(make_report, make_regression):
     test = make_regression(rows=2000)
     least = np.argsort(test.std)[:40]
-    unlike = np.zeros(2000, dtype=bool)
-    unlike[least] = True
-    table = UncertainRows.of(make_report(dataclasses.replace(test, unlike=unlike)))
+    unusual = np.zeros(2000, dtype=bool)
+    unusual[least] = True
+    table = UncertainRows.of(make_report(dataclasses.replace(test, unusual=unusual)))
     shown = {row[0].text for row in table.rows}
     assert len(table.rows) == MOST_ROWS
     assert {str(3 * place + 1) for place in least} <= shown
-    assert table.also_unlike == 40
+    assert table.also_unusual == 40
     most_uncertain = np.argsort(-test.std, kind="stable")[: MOST_ROWS - 40]
     assert {str(3 * place + 1) for place in most_uncertain} <= shown
 
@@ -245,7 +245,7 @@ def test_few_rows(make_report, make_regression, make_classification, rows):
 
 
 def test_what_is_not_known_is_left_out(make_report, make_classification, make_regression):
-    test = dataclasses.replace(make_regression(), unlike=None)
+    test = dataclasses.replace(make_regression(), unusual=None)
     choice = Choice((), 0, "", "lower", 0, 0.0)
     page = render(make_report(test, choice=choice, warnings=(), title="My <model>"))
     assert "there was nothing to choose." in page

@@ -25,7 +25,7 @@ def predictive():
 def test_regression_scores_are_the_metrics(predictive):
     predictive, y = predictive
     train_y = np.array([1.0, 2.0, 6.0])
-    test = RegressionTest.of(predictive, y, train_y=train_y, constant_variance=0.7, level=0.8)
+    test = RegressionTest.from_predictive(predictive, y, train_y=train_y, constant_variance=0.7, level=0.8)
     scores = test.scores()
     model = scores["model"]
     assert model.rmse == pytest.approx(float(metrics.rmse(predictive, y)))
@@ -50,7 +50,7 @@ def test_no_room_between_constant_and_perfect_uncertainty():
     loc = torch.zeros(1, 4, 1, dtype=torch.float64)
     best = 1 / np.log(2)  # of errors that are all 1, for which the optimum is the same everywhere
     predictive = RegressionPredictive(loc, torch.tensor(best**0.5))
-    test = RegressionTest.of(predictive, torch.ones(4, 1), train_y=[0.0, 2.0], constant_variance=best)
+    test = RegressionTest.from_predictive(predictive, torch.ones(4, 1), train_y=[0.0, 2.0], constant_variance=best)
     assert test.scores()["model"].normalised_crps is None
 
 
@@ -59,7 +59,7 @@ def test_classification_scores_are_the_metrics_and_scikit_learns():
     log_probs = torch.log_softmax(2 * torch.randn(5, 80, 3, generator=generator, dtype=torch.float64), 2)
     predictive = ClassificationPredictive(log_probs)
     y = torch.randint(3, (80,), generator=generator)
-    test = ClassificationTest.of(predictive, y, classes=["a", "b", "c"], train_y=[0, 0, 1, 2])
+    test = ClassificationTest.from_predictive(predictive, y, classes=["a", "b", "c"], train_y=[0, 0, 1, 2])
     model, guess = test.scores().values()
     probs = predictive.probs.numpy()
     assert model.accuracy == pytest.approx(accuracy_score(y, probs.argmax(1)))
@@ -75,7 +75,7 @@ def test_rows_without_a_class_are_told():
     log_probs = torch.full((2, 4, 2), 0.5).log()
     predictive = ClassificationPredictive(log_probs, ignore_index=-100)
     with pytest.raises(InputError, match="y has 1 labels of 4 that stand for no class"):
-        ClassificationTest.of(predictive, [0, 1, -100, 1], classes=["a", "b"], train_y=[0, 1])
+        ClassificationTest.from_predictive(predictive, [0, 1, -100, 1], classes=["a", "b"], train_y=[0, 1])
 
 
 def test_a_class_that_training_never_saw_costs_the_guess_much_but_not_everything(make_classification):
@@ -98,7 +98,7 @@ def test_chance_makes_an_honest_model_score_the_ece_that_is_said(make_classifica
     [
         ({"std": np.ones(3)}, r"std must have shape \(150,\) .* got shape \(3,\)"),
         ({"mean": np.full(150, np.nan)}, "mean must have .* with 150 of these"),
-        ({"unlike": np.zeros(150)}, "unlike must be bool"),
+        ({"unusual": np.zeros(150)}, "unusual must be bool"),
         ({"level": 1.0}, "level must be .*1.0"),
         ({"constant_std": 0.0}, "constant_std must be .*0"),
         ({"lower": np.full(150, 1e9)}, "lower"),
@@ -129,4 +129,4 @@ def test_what_is_no_classification_test(make_classification, change, match):
 def test_several_outputs_per_row_are_refused():
     predictive = RegressionPredictive(torch.zeros(2, 5, 3), torch.ones(()))
     with pytest.raises(InputError, match="one output per row"):
-        RegressionTest.of(predictive, torch.zeros(5, 3), train_y=[0.0, 1.0], constant_variance=1.0)
+        RegressionTest.from_predictive(predictive, torch.zeros(5, 3), train_y=[0.0, 1.0], constant_variance=1.0)

@@ -56,7 +56,7 @@ def drift(
     page = run / DRIFT_PAGE if out is None else out
     require_writable(page, "--out")
     require_other(page, file.source.path)
-    from ..report import DriftReport, Provenance, drift_words, write_report
+    from ..report import DriftReport, Provenance, drift_page, write_report
     from ..tabular import load
 
     model = load(folder / MODEL)
@@ -75,10 +75,10 @@ def drift(
             {**told(found), "reason": dict(why), "found": json_value(found), "out": str(page) if written else None}
         )
     else:
-        words = {"rows": f"{drift_words.headline(found)} {drift_words.chance_words(found)}"}
-        words["changed columns"] = drift_words.moved_words(found)
-        words |= {f"  {column.name}": drift_words.column_words(column) for column in found.moved}
-        words |= {"network": drift_words.network_words(found), "single rows": drift_words.unlike_words(found, why)}
+        words = {"rows": f"{drift_page.headline(found)} {drift_page.chance_words(found)}"}
+        words["changed columns"] = drift_page.moved_words(found)
+        words |= {f"  {column.name}": drift_page.column_words(column) for column in found.moved}
+        words |= {"network": drift_page.network_words(found), "single rows": drift_page.unusual_words(found, why)}
         show_pairs({**words, "page": str(page) if written else WITHOUT_PAGE})
     if found.drifted and fail_on_drift:
         note(f"The rows of {file.source} have drifted from the training rows (--fail-on-drift: exit code {DRIFTED}).")

@@ -166,7 +166,7 @@ def predict(
 
 def _unlike_line(unlike: int, rows: int, why: Counter[str]) -> str:
     """Return a line that says how many rows are unusual, and why."""
-    from ..report.drift_words import reason_words
+    from ..report.drift_page import reason_words
 
     are = "row is" if rows == 1 else "rows is" if unlike == 1 else "rows are"
     return f"{unlike:,} of {rows:,} {are} unusual compared with the training rows: {reason_words(why)}."
@@ -174,7 +174,7 @@ def _unlike_line(unlike: int, rows: int, why: Counter[str]) -> str:
 
 def _drift_line(drift: Any, rows: int, command: str) -> str:
     """Return a line that says whether the rows as a whole have drifted."""
-    from ..report.drift_words import moved_words
+    from ..report.drift_page import moved_words
 
     which = "row" if rows == 1 else "rows" if drift.rows == rows else f"first {drift.rows:,} rows"
     if not drift.drifted:

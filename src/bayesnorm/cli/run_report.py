@@ -63,9 +63,7 @@ def make_report(
         target: Name of the target.
         provenance: Versions, hardware, date, command and seconds.
     """
-    from ..report import HeldOutRows, Provenance, Report, Table, verdicts
-    from ..report.headlines import advice, leak_words
-    from ..report.uncertainty_words import more_rows_words
+    from ..report import HeldOutRows, Provenance, Report, Table, advice, leak_words, more_rows_words, verdicts
     from ..tabular.dates import days
 
     inputs = loaded.inputs.apply(
@@ -91,7 +89,7 @@ def make_report(
             names=tuple(inputs.columns),
             values=[[_cell(value) for value in row] for row in inputs.iloc[test].itertuples(index=False, name=None)],
             numbers=[int(number) for number in inputs.index[test]],
-            why=rows["reason"].tolist(),
+            reasons=rows["reason"].tolist(),
         ),
         test=_test(model, loaded, train, judged),
         choice=choice,
@@ -133,15 +131,17 @@ def _test(model: Any, loaded: TrainingTable, train: NDArray[np.int64], judged: J
     from ..report import ClassificationTest, RegressionTest
 
     test, predictive, rows, y = judged.rows, judged.predictive, judged.frame, loaded.y
-    unlike = None if judged.cross_validated else rows["unusual"].to_numpy()
+    unusual = None if judged.cross_validated else rows["unusual"].to_numpy()
     if loaded.task is Task.classification:
         numbers = np.searchsorted(model.classes_, y)
         names = [str(label) for label in model.classes_]
-        return ClassificationTest.of(predictive, numbers[test], classes=names, train_y=numbers[train], unlike=unlike)
+        return ClassificationTest.from_predictive(
+            predictive, numbers[test], classes=names, train_y=numbers[train], unusual=unusual
+        )
     honest = model.selection_.out_of_fold
     floor = VARIANCE_FLOOR * float(np.var(y[train]))
     constant = constant_variance(honest.predictive.mean, honest.target.reshape(-1, 1), floor=floor)
-    own = RegressionTest.of(
+    own = RegressionTest.from_predictive(
         predictive,
         y[test].reshape(-1, 1),
         train_y=y[train],
@@ -149,7 +149,7 @@ def _test(model: Any, loaded: TrainingTable, train: NDArray[np.int64], judged: J
         level=LEVEL,
         # The report tests the same calibrated intervals that `bayesnorm predict` writes.
         interval=(rows["lower"], rows["upper"]),
-        unlike=unlike,
+        unusual=unusual,
     )
     assert judged.pit is not None
     return replace(own, pit=judged.pit(own.pit[:, None])[:, 0])

@@ -7,7 +7,7 @@ write_report(MapsReport(...), "maps.html")
 Each page is one file, without links to other files.
 """
 
-from . import drift_words as drift_words
+from . import drift_page as drift_page
 from .classification import ClassificationScores as ClassificationScores, ClassificationTest as ClassificationTest
 from .contents import (
     Choice as Choice,
@@ -21,9 +21,10 @@ from .contents import (
     UncertaintyReasons as UncertaintyReasons,
 )
 from .drift_page import DriftReport as DriftReport
-from .headlines import advice as advice, verdicts as verdicts
+from .headlines import advice as advice, leak_words as leak_words, verdicts as verdicts
 from .learning_curve import LearningCurve as LearningCurve
 from .maps_page import MappedImage as MappedImage, MapsReport as MapsReport
 from .page import render as render, write_report as write_report
 from .regression import RegressionScores as RegressionScores, RegressionTest as RegressionTest
+from .uncertainty_words import more_rows_words as more_rows_words
 from .verdict import Verdict as Verdict

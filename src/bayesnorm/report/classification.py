@@ -45,7 +45,7 @@ class ClassificationTest:
         mutual_information: Its epistemic part, the disagreement of the samples, (N,); None without samples.
         classes: Names of the classes.
         class_shares: Shares of the classes in the training rows, (C,), for the baseline.
-        unlike: Mask of the rows that are unusual compared with the training data, (N,); None if unknown.
+        unusual: Mask of the rows that are unusual compared with the training data, (N,); None if unknown.
     """
 
     y: NDArray[np.int64]
@@ -54,7 +54,7 @@ class ClassificationTest:
     mutual_information: Array | None
     classes: tuple[str, ...]
     class_shares: Array
-    unlike: NDArray[np.bool_] | None = None
+    unusual: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         probs, y = np.asarray(self.probs, dtype=np.float64), np.asarray(self.y)
@@ -75,15 +75,15 @@ class ClassificationTest:
         if self.mutual_information is not None:
             given = per_row("mutual_information", self.mutual_information, rows)
             object.__setattr__(self, "mutual_information", given)
-        if self.unlike is not None:
-            object.__setattr__(self, "unlike", flags("unlike", self.unlike, rows))
+        if self.unusual is not None:
+            object.__setattr__(self, "unusual", flags("unusual", self.unusual, rows))
 
     def __len__(self) -> int:
         return len(self.y)
 
     @classmethod
-    def of(
-        cls, predictive: ClassificationPredictive, y: Any, *, classes: Sequence[str], train_y: Any, unlike: Any = None
+    def from_predictive(
+        cls, predictive: ClassificationPredictive, y: Any, *, classes: Sequence[str], train_y: Any, unusual: Any = None
     ) -> Self:
         """Make a test from predictions for held-out rows.
 
@@ -92,7 +92,7 @@ class ClassificationTest:
             y: Test classes, as numbers.
             classes: Names of the classes.
             train_y: Training classes, as numbers.
-            unlike: Mask of the rows that are unusual compared with the training data, (N,); None if unknown.
+            unusual: Mask of the rows that are unusual compared with the training data, (N,); None if unknown.
         """
         target, scored = classification_targets(predictive, y, None)
         if not bool(scored.all()):
@@ -108,7 +108,7 @@ class ClassificationTest:
             mutual_information=flat(predictive.mutual_information),
             classes=tuple(str(name) for name in classes),
             class_shares=counts / counts.sum(),
-            unlike=None if unlike is None else np.asarray(unlike),
+            unusual=None if unusual is None else np.asarray(unusual),
         )
 
     @property

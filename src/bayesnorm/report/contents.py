@@ -73,14 +73,14 @@ class HeldOutRows:
         values: One sequence per row, with one value per column: a number (for dates, days since 1970), a text, or None
             if it is missing.
         numbers: Number of each row in the file; the first row after the header is 1.
-        why: For each row, the reasons why it is unusual compared with the training rows, separated by "; ", or "". A
-            reason that is about one column begins with its name. Empty if no reasons are known.
+        reasons: For each row, the reasons why it is unusual compared with the training rows, separated by "; ", or "".
+            A reason that is about one column begins with its name. Empty if no reasons are known.
     """
 
     names: tuple[str, ...]
     values: Sequence[Sequence[object]]
     numbers: Sequence[int]
-    why: Sequence[str] = ()
+    reasons: Sequence[str] = ()
 
     def __post_init__(self) -> None:
         if len(self.values) != len(self.numbers):

@@ -1,4 +1,7 @@
-"""The page about new rows: whether they differ from the training rows, in which columns, and where in the network."""
+"""The page about new rows: whether they differ from the training rows, in which columns, and where in the network.
+
+The terminal shows the same sentences.
+"""
 
 from __future__ import annotations
 
@@ -9,11 +12,11 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..plots import DriftLayers, style
+from ..shift import LEVEL
 from .contents import Provenance
-from .drift_words import chance_words, column_words, headline, moved_words, network_words, unlike_words
 from .pictures import PagePicture, page_picture
 from .verdict import SYMBOLS, Grade
-from .words import date
+from .words import count, date, number, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -26,6 +29,18 @@ MOST_PICTURES, MOST_COLUMNS = 12, 200
 # Categories in a picture, and characters of a name, at most.
 MOST_BARS, LONGEST = 10, 18
 
+# Columns and categories that one sentence names at most, and reasons why rows are unusual.
+MOST_NAMED, MOST_SHARES, MOST_REASONS = 5, 4, 3
+
+# Smaller changes of a share are not mentioned.
+LEAST_CHANGE = 0.01
+
+# Smaller p-values are not written out.
+TINY = 1e-4
+
+# Below this number of rows, only large changes can be shown.
+FEW_ROWS = 30
+
 
 @dataclass(frozen=True)
 class DriftReport:
@@ -36,14 +51,14 @@ class DriftReport:
         target: Name of the column that the model predicts.
         drift: The result of the comparison.
         provenance: How the page was made.
-        why: Reasons why single rows are unusual compared with the training rows, with the number of rows for each.
+        reasons: Reasons why single rows are unusual compared with the training rows, with the number of rows for each.
     """
 
     file: str
     target: str
     drift: TableDrift
     provenance: Provenance
-    why: Mapping[str, int] = field(default_factory=dict)
+    reasons: Mapping[str, int] = field(default_factory=dict)
 
 
 @dataclass(frozen=True)
@@ -67,8 +82,8 @@ class ColumnPlot:
         # A dollar sign would start a formula.
         plain = column.name[: 2 * LONGEST].replace("$", r"\$")
         if column.shares:
-            order = sorted(column.shares, key=lambda each: -abs(each[2] - each[1]))[:MOST_BARS]
-            shown = [each for each in column.shares if each in order]
+            order = sorted(column.shares, key=lambda share: -abs(share[2] - share[1]))[:MOST_BARS]
+            shown = [share for share in column.shares if share in order]
             names = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name, _, _ in shown]
             place = np.arange(len(shown))[::-1]
             ax.barh(place + 0.2, [a for _, a, _ in shown], 0.4, color=now.model, label="training")
@@ -115,7 +130,7 @@ def drift_context(report: DriftReport) -> dict[str, Any]:
         "chance": chance_words(drift),
         "moved": moved_words(drift),
         "network": network_words(drift),
-        "unlike": unlike_words(drift, report.why),
+        "unusual": unusual_words(drift, report.reasons),
         "columns": [(column, column_words(column)) for column in order[:MOST_COLUMNS]],
         "pictures": [
             page_picture("drift", ColumnPlot(column), _sentence(column_words(column)), f"Column{i}")
@@ -138,3 +153,100 @@ def _layers(drift: TableDrift) -> PagePicture | None:
         "difference for the same number of training rows. A change in one layer also affects the layers after it."
     )
     return page_picture("drift", DriftLayers.from_drift(drift.network), caption, "DriftLayers")
+
+
+def headline(drift: TableDrift) -> str:
+    """Say in one sentence whether the new rows differ from the training rows."""
+    one = drift.rows == 1
+    these = "This row" if one else f"These {count(drift.rows, 'row')}"
+    if drift.drifted:
+        return f"{these} {'differs' if one else 'differ'} from the training rows."
+    text = f"{these} {'does' if one else 'do'} not differ significantly from the training rows"
+    return f"{text}, but so few rows can show only large changes." if drift.rows < FEW_ROWS else f"{text}."
+
+
+def chance_words(drift: TableDrift) -> str:
+    """Say how likely such a difference is for training rows."""
+    sample = f"A random sample of {count(drift.rows, 'training row')} would"
+    if drift.p_value < TINY:
+        return f"{sample} differ this much less than once in {round(1 / TINY):,} samples (p < {TINY:g})."
+    if drift.p_value >= 1:
+        return f"{sample} usually differ this much (p = 1)."
+    return f"{sample} differ this much in {percent(drift.p_value, 1)} of samples (p = {number(drift.p_value, 2)})."
+
+
+def moved_words(drift: TableDrift) -> str:
+    """Name the columns that changed."""
+    names = [column.name for column in drift.moved]
+    if not names:
+        return f"no single column ({len(drift.columns)} tested)"
+    more = f" and {len(names) - MOST_NAMED} more" if len(names) > MOST_NAMED else ""
+    return ", ".join(names[:MOST_NAMED]) + more
+
+
+def column_words(column: ColumnDrift) -> str:
+    """Say how far a column changed, in its own units."""
+    parts = []
+    if column.shares:
+        parts += _changed(column)
+    elif column.median is not None:
+        before, now = map(date if column.kind == "date" else number, column.median)
+        if column.kind == "date" and before[:10] != now[:10]:
+            before, now = before[:10], now[:10]  # the time of a median date does not help
+        parts.append(f"median {before} in training, {now} now")
+        if column.shift:
+            parts[-1] += (
+                f" ({'+' if column.shift >= 0 else '−'}{number(abs(column.shift), 2)} times the spread in training)"
+            )
+        if column.spread_ratio is not None:
+            spread = number(column.spread_ratio, 2)
+            parts.append("same spread" if spread == "1" else f"spread {spread} times as large")
+    if column.kind != "category" and column.missing[0] != column.missing[1]:
+        parts.append(f"missing in {percent(column.missing[0])} of training rows, {percent(column.missing[1])} now")
+    if column.new_categories:
+        parts.append(f"{percent(column.new_share)} of rows have a category that is not in the training rows")
+    return "; ".join(parts) or "no values to compare"
+
+
+def network_words(drift: TableDrift) -> str:
+    """Say whether the layers of the network differ, and which one first."""
+    network = drift.network
+    if network is None:
+        return f"Only the columns were compared, not the network: {drift.without_network.rstrip('.')}."
+    if network.first_layer is None:
+        if network.p_value < LEVEL:
+            chance = number(network.p_value, 2)
+            return f"All layers of the network together differ (p = {chance}), but no single layer does significantly."
+        return f"No layer of the network differs significantly (p = {number(network.p_value, 2)})."
+    names = [layer.name for layer in network.layers]
+    layer = network.layers[names.index(network.first_layer)]
+    return (
+        f"In the network, the rows first differ at layer {layer.name} ({names.index(layer.name) + 1} of {len(names)}): "
+        f"means shifted by {number(layer.mean_shift, 2)} standard deviations, spread {number(layer.spread_ratio, 2)} "
+        "times as large."
+    )
+
+
+def unusual_words(drift: TableDrift, reasons: Mapping[str, int]) -> str:
+    """Say how many single rows are unusual compared with the training rows, and why."""
+    rows = round(drift.unusual * drift.rows)
+    if not rows:
+        return "No single row is unusual compared with the training rows."
+    share = f"{rows:,} of {count(drift.rows, 'row')} ({percent(drift.unusual)})"
+    named = f": {reason_words(reasons)}." if reasons else "."
+    return f"{share} {'is' if rows == 1 else 'are'} unusual compared with the training rows{named}"
+
+
+def reason_words(reasons: Mapping[str, int]) -> str:
+    """Name the reasons why single rows are unusual, the most frequent first, with the number of rows."""
+    order = sorted(reasons.items(), key=lambda item: -item[1])
+    more = f" and {count(len(order) - MOST_REASONS, 'more reason')}" if len(order) > MOST_REASONS else ""
+    return "; ".join(f"{reason} ({number_of:,})" for reason, number_of in order[:MOST_REASONS]) + more
+
+
+def _changed(column: ColumnDrift) -> list[str]:
+    """Name the categories whose shares changed most."""
+    order = sorted(column.shares, key=lambda share: -abs(share[2] - share[1]))
+    clear = [share for share in order[:MOST_SHARES] if abs(share[2] - share[1]) >= LEAST_CHANGE]
+    named = [f"{name}: {percent(a)} in training, {percent(b)} now" for name, a, b in clear]
+    return named or ["about the same shares as in training"]

@@ -51,9 +51,9 @@ def _honesty(verdict: Verdict, report: Report) -> str:
     test, target = report.test, report.table.target.name
     if verdict.grade == "good":
         return NOTHING
-    if verdict.grade == "poor" and test.unlike is not None and test.unlike.mean() > MOST:
+    if verdict.grade == "poor" and test.unusual is not None and test.unusual.mean() > MOST:
         return (
-            f"{int(test.unlike.sum()):,} of {count(len(test), 'held-out row')} are unusual compared with the training "
+            f"{int(test.unusual.sum()):,} of {count(len(test), 'held-out row')} are unusual compared with the training "
             "rows, which no model can foresee. Fit again when new rows come in, and do not trust rows that `bayesnorm "
             "predict` marks as unusual."
         )

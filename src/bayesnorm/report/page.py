@@ -18,7 +18,7 @@ from .score_table import score_table
 from .template import rendered
 from .uncertain_rows import UncertainRows
 from .uncertainty_reasons import reason_pictures
-from .uncertainty_words import more_rows_words, uncertainty_words, unlike_words
+from .uncertainty_words import more_rows_words, uncertainty_words, unusual_words
 from .verdict import SYMBOLS
 from .words import count, date, number
 
@@ -71,12 +71,12 @@ def _context(report: Report) -> dict[str, Any]:
         "pictures": pictures(test),
         "uncertain": UncertainRows.of(report),
         "reasons": reason_pictures(report),
-        "unlike": 0 if test.unlike is None else int(test.unlike.sum()),
+        "unusual": 0 if test.unusual is None else int(test.unusual.sum()),
         "confusions": None if isinstance(test, RegressionTest) else Confusions.of(test),
         "uncertainty_words": uncertainty_words(report),
         "more_rows_words": more_rows_words(report),
         "curve": curve_picture(report.curve),
-        "unlike_words": unlike_words(test),
+        "unusual_words": unusual_words(test),
         "off_by": max(1, round(196 * (0.9 * 0.1 / rows) ** 0.5)),
         "settings": list(dict.fromkeys(name for setting in report.choice.settings for name in setting.values)),
     }

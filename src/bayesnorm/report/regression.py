@@ -67,7 +67,7 @@ class RegressionTest:
         train_mean, train_std: Mean and standard deviation of the training targets, for the baseline.
         constant_std: The constant error bar around the same means, from validation rows.
         level: Probability of the intervals.
-        unlike: Mask of the rows that are unusual compared with the training data; None if unknown.
+        unusual: Mask of the rows that are unusual compared with the training data; None if unknown.
     """
 
     y: Array
@@ -83,7 +83,7 @@ class RegressionTest:
     train_std: float
     constant_std: float
     level: float = 0.9
-    unlike: NDArray[np.bool_] | None = None
+    unusual: NDArray[np.bool_] | None = None
 
     def __post_init__(self) -> None:
         rows = len(np.asarray(self.y))
@@ -93,8 +93,8 @@ class RegressionTest:
             object.__setattr__(self, name, per_row(name, getattr(self, name), rows))
         for name in ENDS:
             object.__setattr__(self, name, per_row(name, getattr(self, name), rows, endless=True))
-        if self.unlike is not None:
-            object.__setattr__(self, "unlike", flags("unlike", self.unlike, rows))
+        if self.unusual is not None:
+            object.__setattr__(self, "unusual", flags("unusual", self.unusual, rows))
         require_level(self.level)
         for name in ("train_std", "constant_std"):
             require_positive(name, getattr(self, name), error=InputError)
@@ -107,7 +107,7 @@ class RegressionTest:
         return len(self.y)
 
     @classmethod
-    def of(
+    def from_predictive(
         cls,
         predictive: RegressionPredictive,
         y: Any,
@@ -116,7 +116,7 @@ class RegressionTest:
         constant_variance: float | torch.Tensor,
         level: float = 0.9,
         interval: tuple[Any, Any] | None = None,
-        unlike: Any = None,
+        unusual: Any = None,
     ) -> Self:
         """Make a test from predictions for held-out rows.
 
@@ -127,7 +127,7 @@ class RegressionTest:
             constant_variance: Result of `metrics.constant_variance` on validation rows.
             level: Probability of the intervals.
             interval: Lower and upper ends, each (N,); None for those of the predictive.
-            unlike: Mask of the rows that are unusual compared with the training data, (N,); None if unknown.
+            unusual: Mask of the rows that are unusual compared with the training data, (N,); None if unknown.
         """
         target = regression_targets(predictive, y)
         if predictive.mean.numel() != len(predictive.mean):
@@ -150,7 +150,7 @@ class RegressionTest:
             train_std=float(seen.std()),
             constant_std=float(constant_variance) ** 0.5,
             level=level,
-            unlike=None if unlike is None else np.asarray(unlike),
+            unusual=None if unusual is None else np.asarray(unusual),
         )
 
     @property

@@ -54,14 +54,14 @@ class UncertainRows:
         inputs: Names of the input columns, which follow.
         rows: Cells of every row, the most uncertain row first.
         left_out_columns: Number of input columns that are not shown.
-        also_unlike: Number of rows that are shown only because they are unusual compared with the training data.
+        also_unusual: Number of rows that are shown only because they are unusual compared with the training data.
     """
 
     answers: tuple[str, ...]
     inputs: tuple[str, ...]
     rows: tuple[tuple[TableCell, ...], ...]
     left_out_columns: int
-    also_unlike: int
+    also_unusual: int
 
     @classmethod
     def of(cls, report: Report) -> UncertainRows:
@@ -72,10 +72,10 @@ class UncertainRows:
         order, also = _chosen(test, most)
         answers = _regression(test, order) if isinstance(test, RegressionTest) else _classification(test, order)
         answers = {"Row": [TableCell(str(report.rows.numbers[at])) for at in order], **answers}
-        if test.unlike is not None:
-            why = report.rows.why or ["unusual"] * len(test)
+        if test.unusual is not None:
+            reasons = report.rows.reasons or ["unusual"] * len(test)
             answers[UNUSUAL] = [
-                TableCell(_short(f"⚠ {why[at]}") if test.unlike[at] else "", numeric=False) for at in order
+                TableCell(_short(f"⚠ {reasons[at]}") if test.unusual[at] else "", numeric=False) for at in order
             ]
         notes = [_notes(report, at) for at in order]
         inputs = [
@@ -100,11 +100,11 @@ def _chosen(test: RegressionTest | ClassificationTest, most: int) -> tuple[list[
     Returns their indices, the most uncertain first, and how many were chosen only because they are unusual.
     """
     order = np.argsort(-test.uncertainty, kind="stable")
-    if test.unlike is None or len(order) <= most:
+    if test.unusual is None or len(order) <= most:
         return order[:most].tolist(), 0
     ranks = np.arange(len(order))
     kept = most - most // 3
-    strange = ranks[kept:][test.unlike[order[kept:]]][: most // 3]
+    strange = ranks[kept:][test.unusual[order[kept:]]][: most // 3]
     ordinary = np.setdiff1d(ranks, strange)[: most - len(strange)]
     taken = np.sort(np.concatenate([ordinary, strange]))
     return order[taken].tolist(), int((taken != ranks[:most]).sum())
@@ -150,10 +150,10 @@ def _classification(test: ClassificationTest, order: list[int]) -> dict[str, lis
 
 def _notes(report: Report, at: int) -> dict[str, str]:
     """Return the columns that make a row unusual, with the reasons."""
-    if report.test.unlike is None or not report.test.unlike[at] or not report.rows.why:
+    if report.test.unusual is None or not report.test.unusual[at] or not report.rows.reasons:
         return {}
     found = {}
-    for part in report.rows.why[at].split("; "):
+    for part in report.rows.reasons[at].split("; "):
         named = [column.name for column in report.table.columns if part.startswith(f"{column.name} ")]
         if named:
             longest = max(named, key=len)

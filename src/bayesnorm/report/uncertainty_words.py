@@ -91,11 +91,11 @@ def _least_known(report: Report) -> str:
     return listed([str(report.rows.numbers[at]) for at in order])
 
 
-def unlike_words(test: RegressionTest | ClassificationTest) -> str:
+def unusual_words(test: RegressionTest | ClassificationTest) -> str:
     """Say how many rows are unusual compared with the training data, and how well they are predicted; "" if unknown."""
-    if test.unlike is None:
+    if test.unusual is None:
         return ""
-    rows = int(test.unlike.sum())
+    rows = int(test.unusual.sum())
     if rows == 0:
         return "No held-out row is unusual compared with the training data."
     if rows == len(test):
@@ -104,9 +104,9 @@ def unlike_words(test: RegressionTest | ClassificationTest) -> str:
     are = "is" if rows == 1 else "are"
     if isinstance(test, RegressionTest):
         error = np.abs(test.y - test.mean)
-        here, others = (number(float(error[which].mean()), 3) for which in (test.unlike, ~test.unlike))
+        here, others = (number(float(error[which].mean()), 3) for which in (test.unusual, ~test.unusual))
         compared = f"Their mean absolute error is {here}; for the other rows it is {others}."
     else:
-        here, others = (percent(float(test.right[which].mean())) for which in (test.unlike, ~test.unlike))
+        here, others = (percent(float(test.right[which].mean())) for which in (test.unusual, ~test.unusual))
         compared = f"{here} of them are right; of the other rows, {others} are."
     return f"{count(rows, 'held-out row')} {are} unusual compared with the training data. {compared}"
