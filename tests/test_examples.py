@@ -22,11 +22,10 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import bayesnorm as bn
-from bayesnorm.data import find
-from bayesnorm.errors import DataNotFoundError
 from bayesnorm.selection import late_layers
 from bayesnorm.tabular import estimator
 from bayesnorm.tabular.search_plan import plan_for
+from experiments.data import DataNotFoundError, find
 
 ROOT = Path(__file__).parents[1]
 BLOCK = re.compile(r"(?:<!-- needs: (?P<needs>\w+) -->\n)?^```python\n(?P<code>.*?)^```$", re.MULTILINE | re.DOTALL)
@@ -101,6 +100,7 @@ def stand_ins() -> dict[str, object]:
 
 
 # Whatever batch size stands best with stand-ins for a user's network.
+@pytest.mark.filterwarnings("ignore:Temperature scaling alone:bayesnorm.BayesNormWarning")
 @pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
