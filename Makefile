@@ -74,7 +74,7 @@ bench-inference: .venv/.installed ## Time and accuracy of every way of predictin
 .venv-peers/.installed: pyproject.toml benchmarks/peers_requirements.txt
 	$(PYTHON) -m venv .venv-peers
 	.venv-peers/bin/pip --disable-pip-version-check -q install -r benchmarks/peers_requirements.txt
-	.venv-peers/bin/pip --disable-pip-version-check -q install -c constraints.txt -e ".[data,cli]"
+	.venv-peers/bin/pip --disable-pip-version-check -q install -c constraints.txt -e ".[maps,cli]"
 	@touch $@
 
 bench-peers: .venv-peers/.installed ## Compare with torch-uncertainty and laplace-torch: cost, scores, supported networks
@@ -83,7 +83,7 @@ bench-peers: .venv-peers/.installed ## Compare with torch-uncertainty and laplac
 .venv-shift/.installed: pyproject.toml benchmarks/shift_requirements.txt
 	$(PYTHON) -m venv .venv-shift
 	.venv-shift/bin/pip --disable-pip-version-check -q install -r benchmarks/shift_requirements.txt
-	.venv-shift/bin/pip --disable-pip-version-check -q install -c constraints.txt -e ".[data,cli]"
+	.venv-shift/bin/pip --disable-pip-version-check -q install -c constraints.txt -e ".[maps,cli]"
 	@touch $@
 
 bench-shift: .venv-shift/.installed ## Compare drift tests with alibi-detect on the images of `shift alarms` (needs BAYESNORM_DATA)

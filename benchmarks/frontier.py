@@ -17,12 +17,12 @@ from pathlib import Path
 import torch
 
 import bayesnorm as bn
-from bayesnorm.data import load_cifar10, load_svhn, to_network_input
 from bayesnorm.metrics import accuracy, auroc, ece, nll
 from bayesnorm.plots import save_figure, style
 from bayesnorm.selection.late_layers import prediction_cost
 from bayesnorm.selection.search import minimise_on_log_scale
 from benchmarks.inference import resnet
+from experiments.data import load_cifar10, load_svhn, to_network_input
 from experiments.machine import machine
 
 CHOICES = {

@@ -27,9 +27,9 @@ from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
-from bayesnorm.data import load_cifar10, to_network_input
 from bayesnorm.metrics import spearman
 from bayesnorm.training import Rescaled, train
+from experiments.data import load_cifar10, to_network_input
 from experiments.machine import machine
 from experiments.measuring import with_added_mib
 from experiments.networks import load_cifar_resnet, paper_mlp

@@ -16,9 +16,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import bayesnorm as bn
 from bayesnorm import metrics
-from bayesnorm.data import load_cifar10, to_network_input
 from bayesnorm.training import train
 from benchmarks.peers_libraries import import_peers
+from experiments.data import load_cifar10, to_network_input
 from experiments.networks import load_cifar_resnet, paper_mlp
 from experiments.splits import paper_rows, take
 

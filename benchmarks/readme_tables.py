@@ -9,7 +9,6 @@ import re
 import statistics
 from collections.abc import Callable
 
-from bayesnorm.data import UCI_SETS
 from bayesnorm.report.words import count
 from benchmarks import (
     tabular as tabular_sets,
@@ -34,6 +33,7 @@ from benchmarks.markdown import table
 from benchmarks.results_files import ROOT, hardware, read
 from benchmarks.tabular_tables import all_tables
 from experiments import teye_tables, uci_luck
+from experiments.data import UCI_SETS
 from experiments.means import mean_and_error
 
 

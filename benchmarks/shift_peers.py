@@ -19,7 +19,7 @@ import numpy as np
 import torch
 from alibi_detect.cd import KSDrift, MMDDrift
 
-from bayesnorm.data import load_cifar10, to_network_input
+from experiments.data import load_cifar10, to_network_input
 from experiments.machine import machine
 from experiments.networks import CifarResNet, load_cifar_resnet
 from experiments.shift.alarms import LEVEL, disjoint

@@ -37,11 +37,11 @@ from __future__ import annotations
 
 import numpy as np
 
-from bayesnorm.data import load_uci
 from benchmarks.tabular_forecasts import covered
 from benchmarks.tabular_models import MODELS, NEEDED
 from benchmarks.tabular_runs import Row, go_on, parser, timed
 from benchmarks.tabular_tables import Score, all_tables
+from experiments.data import load_uci
 from experiments.splits import paper_split
 
 SETS = ("yacht", "boston", "energy", "concrete", "wine", "kin8nm", "power", "protein")

@@ -15,10 +15,10 @@ import torch
 
 import bayesnorm as bn
 from bayesnorm import metrics
-from bayesnorm.data import CIFAR10_CLASSES, load_cifar10, to_network_input
-from bayesnorm.errors import DataNotFoundError, MissingExtraError
+from bayesnorm.errors import MissingExtraError
 
 try:
+    from experiments.data import CIFAR10_CLASSES, DataNotFoundError, load_cifar10, to_network_input
     from experiments.networks import load_cifar_resnet
 except ModuleNotFoundError:
     sys.exit("trained_resnet.py needs a checkout. Run in its folder: python -m examples.trained_resnet")

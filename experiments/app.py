@@ -1,4 +1,4 @@
-"""All experiments as one application: a command per table or figure, the benchmark, and its store.
+"""All experiments as one application: a command per table or figure, the benchmark and its store, and data sets.
 
 A new table or figure is a file or folder with a `main`, whose arguments are its options and whose docstring is its
 help, and a line here.
@@ -39,6 +39,7 @@ from . import (
     uci_luck,
     uncertainty_and_data,
 )
+from .data_commands.app import app as data_app
 from .teye_tables import printing
 from .uci import benchmark
 
@@ -78,6 +79,7 @@ PANELS = {"Tables and figures": TABLES_AND_FIGURES, "The benchmark and its store
 for title, commands in PANELS.items():
     for name, main in commands.items():
         app.command(name, rich_help_panel=title)(main)
+app.add_typer(data_app, name="data", rich_help_panel="Data sets")
 
 
 @app.callback(invoke_without_command=True)
@@ -91,6 +93,7 @@ def everything(
     python -m experiments teye-table4
     python -m experiments uci --preset quick --store quick.sqlite
     python -m experiments teye-table4 --store quick.sqlite
+    python -m experiments data get cifar10
     """
     context.obj["debug"] = debug
     if context.invoked_subcommand is None:

@@ -30,12 +30,12 @@ import bayesnorm as bn
 from bayesnorm.arguments import require_positive
 from bayesnorm.compression import Compressed
 from bayesnorm.compression.measuring import prediction_seconds
-from bayesnorm.data import load_mnist, to_tensor
 from bayesnorm.methods import GroupHorseshoe, GroupNormalJeffreys
 from bayesnorm.posterior import VariationalPosterior
 from bayesnorm.stacked import one_thread
 from bayesnorm.training import CropAndFlip, relative_adam, train
 
+from .data import load_mnist, to_tensor
 from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.datasets import image_set, load_images
 from .image_networks.recipes import set_up_device

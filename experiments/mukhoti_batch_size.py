@@ -14,13 +14,13 @@ import torch
 import typer
 from torch import Tensor, nn
 
-from bayesnorm.data import load_cifar10, to_network_input
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.likelihoods import Categorical
 from bayesnorm.methods import MCBN
 from bayesnorm.plots import BatchSizeCurve
 from bayesnorm.selection import BatchSizeChoice, select_batch_size
 
+from .data import load_cifar10, to_network_input
 from .evidence import write_numbers, write_picture
 from .networks import load_cifar_resnet
 from .options import OUT, FastestDevice, OutFolder, fastest

@@ -17,11 +17,11 @@ import typer
 from torch import Tensor
 
 import bayesnorm as bn
-from bayesnorm.data import UCI_SETS
 from bayesnorm.predictive.regression import gaussian_crps
 from bayesnorm.selection.listening import PRIOR
 
 from .cosine_training import train_steps
+from .data import UCI_SETS
 from .evidence import show_progress, write_numbers
 from .kendall_uncertainty.posteriors import standardised as standardised_split
 from .networks import paper_mlp

@@ -29,7 +29,7 @@ class Fact:
     Args:
         paper: First author and year.
         table: Number of the table in the paper.
-        dataset: Name of the data set, as in `bayesnorm.data`.
+        dataset: Name of the data set, as in `experiments.data`.
         method: The paper's name of the method.
         metric: The score; normalised scores and errors are in percent.
         settings: Other settings of the cell, such as {"batch_size": 32}; numbers as int.

@@ -10,8 +10,9 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 from bayesnorm.arguments import as_whole
-from bayesnorm.data import load_uci
 from bayesnorm.errors import BayesNormError
+
+from .data import load_uci
 
 Rows = tuple[Tensor, Tensor]
 """Inputs (N, d) and targets (N, 1)."""

@@ -17,9 +17,9 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from bayesnorm.data import UCI_SETS
 from bayesnorm.stacked import fit_stacked
 
+from .data import UCI_SETS
 from .evidence import write_numbers
 from .known_names import require_known
 from .options import FastestDevice, fastest

@@ -16,11 +16,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 import bayesnorm as bn
-from bayesnorm.errors import DataNotFoundError
 from bayesnorm.methods import ensemble
 from bayesnorm.plots import style
 from bayesnorm.posterior import Posterior
 
+from .data import DataNotFoundError
 from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.asking import Asked, load_asked, load_outside, uncertainty_scores
 from .image_networks.datasets import load_images

@@ -14,8 +14,7 @@ from hypothesis import settings
 from torch import Tensor, nn
 
 import bayesnorm as bn
-from bayesnorm.data import find
-from bayesnorm.errors import DataNotFoundError
+from experiments.data import DataNotFoundError, find
 
 settings.register_profile("same-every-time", derandomize=True, deadline=None)  # machines are busy at times
 settings.register_profile("explore", derandomize=False, deadline=None)  # pytest --hypothesis-profile explore

@@ -36,7 +36,7 @@ def main(
 ) -> None:
     """Measure error, NLL and entropies of stochastic batch norm, dropout and ensembles (Atanov et al. 2018).
 
-    Trains missing networks and continues after an interruption. Get MNIST by `bayesnorm data get mnist`.
+    Trains missing networks and continues after an interruption. Get MNIST by `python -m experiments data get mnist`.
 
     \b
     python -m experiments atanov-table1 --preset paper --setting resnet18 --members 3 --out out

@@ -11,7 +11,11 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bayesnorm.data import (
+from bayesnorm.metrics import accuracy, auroc, ece, fpr95, nll
+from bayesnorm.predictive import ClassificationPredictive
+
+from ..data import (
+    DataNotFoundError,
     load_cifar10,
     load_cifar100,
     load_fashion_mnist,
@@ -20,10 +24,6 @@ from bayesnorm.data import (
     load_svhn,
     to_tensor,
 )
-from bayesnorm.errors import DataNotFoundError
-from bayesnorm.metrics import accuracy, auroc, ece, fpr95, nll
-from bayesnorm.predictive import ClassificationPredictive
-
 from ..known_names import require_known
 from .datasets import image_set, load_images
 from .training import Plan
@@ -97,7 +97,7 @@ def ask_each(
                 raise
             print(f"{name}: left out, {error}")
     if not found:
-        raise DataNotFoundError("No images are available. Run `bayesnorm data get cifar10` to download some.")
+        raise DataNotFoundError("No images are available. Download some: `python -m experiments data get cifar10`.")
     return found
 
 

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from bayesnorm.data import (
+from ..data import (
     IMAGENET_MEAN,
     IMAGENET_STD,
     load_cifar10,
@@ -20,7 +20,6 @@ from bayesnorm.data import (
     load_mnist,
     to_tensor,
 )
-
 from ..known_names import require_known
 
 # Digits and clothes have one channel, which is scaled like the first of three.

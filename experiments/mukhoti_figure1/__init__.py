@@ -42,7 +42,8 @@ def main(
 ) -> None:
     """Measure mutual information inside and outside against the batch size (Mukhoti et al. 2020).
 
-    Trains missing networks and continues after an interruption. Get Fashion-MNIST and MNIST by `bayesnorm data get`.
+    Trains missing networks and continues after an interruption. Get Fashion-MNIST and MNIST by
+    `python -m experiments data get`.
 
     \b
     python -m experiments mukhoti-figure1 --preset paper --panel cifar10 --out out

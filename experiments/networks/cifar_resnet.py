@@ -5,11 +5,11 @@ from collections.abc import Mapping
 from torch import Tensor
 
 from bayesnorm.arguments import as_whole
-from bayesnorm.data.folders import find
 from bayesnorm.errors import BayesNormError, FileFormatError
 from bayesnorm.files import read_tensors
 from bayesnorm.schema import arrays_like, require_tensors
 
+from ..data.folders import find
 from .residual import ResidualNetwork
 
 CIFAR_RESNET_DEPTHS: tuple[int, ...] = (20, 32, 44, 56)
@@ -60,7 +60,7 @@ class CifarResNet(ResidualNetwork):
 def load_cifar_resnet(depth: int = 32) -> CifarResNet:
     """Return a trained CIFAR-10 ResNet in evaluation mode, from the file `resnet_cifar10/resnet{depth}.safetensors`.
 
-    There are weights for depths 20 and 32 (test error 8.27 % and 7.37 %); `bayesnorm.data.to_network_input` prepares
+    There are weights for depths 20 and 32 (test error 8.27 % and 7.37 %); `experiments.data.to_network_input` prepares
     images as in their training.
     """
     _require_depth(depth)

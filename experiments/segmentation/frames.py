@@ -9,7 +9,7 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from bayesnorm.data import CAMVID_CLASSES, CAMVID_VOID, load_camvid, to_tensor
+from ..data import CAMVID_CLASSES, CAMVID_VOID, load_camvid, to_tensor
 
 CLASSES = len(CAMVID_CLASSES)
 

@@ -12,7 +12,6 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesnorm.data import CAMVID_CLASSES, CAMVID_VOID
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.metrics import (
     aupr,
@@ -26,6 +25,8 @@ from bayesnorm.metrics import (
 )
 from bayesnorm.posterior import Posterior
 from bayesnorm.predictive import ClassificationPredictive
+
+from ..data import CAMVID_CLASSES, CAMVID_VOID
 
 # Images that are predicted at once.
 AT_ONCE = 4

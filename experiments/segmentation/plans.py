@@ -18,13 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from bayesnorm.data import CAMVID_VOID, IMAGENET_MEAN, IMAGENET_STD
 from bayesnorm.likelihoods import Categorical, HeteroscedasticLaplace, Likelihood, LogitNoise
 from bayesnorm.metrics import confusion_matrix, segmentation_scores
 from bayesnorm.predictive import ClassificationPredictive
 from bayesnorm.training import CropAndFlip
 from bayesnorm.training.objective import Loss
 
+from ..data import CAMVID_VOID, IMAGENET_MEAN, IMAGENET_STD
 from ..image_networks.recipes import Recipe
 from ..image_networks.training import Plan
 from ..known_names import require_known

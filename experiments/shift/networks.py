@@ -12,10 +12,10 @@ from numpy.typing import NDArray
 from torch import Tensor
 
 import bayesnorm as bn
-from bayesnorm.data import load_cifar10, to_network_input
 from bayesnorm.likelihoods import Categorical
 from bayesnorm.posterior import BatchNormPosterior
 
+from ..data import load_cifar10, to_network_input
 from ..networks import CifarResNet, load_cifar_resnet
 from .corruptions import Images, corrupt
 from .presets import BATCH_SIZE

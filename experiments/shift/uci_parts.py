@@ -9,13 +9,13 @@ import torch
 from torch import Tensor
 
 import bayesnorm as bn
-from bayesnorm.data import load_uci
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.metrics import pll, rmse
 from bayesnorm.posterior import Posterior
 from bayesnorm.predictive import RegressionPredictive
 
 from ..cosine_training import train_steps
+from ..data import load_uci
 from ..networks import paper_mlp
 from ..splits import Rows
 from .presets import BATCH_SIZE

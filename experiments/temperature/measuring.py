@@ -12,10 +12,9 @@ import torch
 from torch import Tensor
 
 import bayesnorm as bn
-from bayesnorm.data import load_cifar10, load_svhn, to_network_input
-from bayesnorm.errors import DataNotFoundError
 from bayesnorm.posterior import BatchNormPosterior
 
+from ..data import DataNotFoundError, load_cifar10, load_svhn, to_network_input
 from ..shift.corruptions import CORRUPTIONS, Images, corrupt
 from .judging import CONSTANT, Judged, choosers, judge
 from .networks import fitted, remembered, trained_network

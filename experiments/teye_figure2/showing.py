@@ -8,9 +8,9 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from bayesnorm.data import CAMVID_CLASSES, CAMVID_VOID
 from bayesnorm.plots import SegmentationMaps, draw_maps, style
 
+from ..data import CAMVID_CLASSES, CAMVID_VOID
 from ..panels import panels, set_figure_title
 from ..segmentation.pixels import BINS, KEPT, THRESHOLDS, predicted
 from ..teye_tables.layout import Section

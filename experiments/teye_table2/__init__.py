@@ -21,10 +21,10 @@ import typer
 from torch import nn
 
 from bayesnorm.cli.usage import UsageError
-from bayesnorm.data import IMAGENET_MEAN, IMAGENET_STD, load_cifar10, to_network_input, to_tensor
 from bayesnorm.network import isolated_torch_randomness
 from bayesnorm.training import CropAndFlip
 
+from ..data import IMAGENET_MEAN, IMAGENET_STD, load_cifar10, to_network_input, to_tensor
 from ..evidence import show_progress, write_numbers, write_picture
 from ..options import OUT, FastestDevice, OutFolder, fastest
 from . import showing

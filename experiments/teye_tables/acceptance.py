@@ -6,8 +6,7 @@ import math
 from collections.abc import Iterable, Mapping, Sequence
 from typing import Any
 
-from bayesnorm.data import UCI_SETS
-
+from ..data import UCI_SETS
 from .cells import PAPER_METHODS, Cell, compare, make_cell, paper_fact
 from .layout import ours_shown, theirs_shown, wrapped
 from .rows import Run, main_runs, runs_of, scores

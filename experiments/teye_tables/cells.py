@@ -8,9 +8,9 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
 
+from ..data import UCI_SETS
 from ..paper_facts import Fact, fact, paper_facts
 from ..significance import significance
 from .rows import Run, main_runs, runs_of, scores

@@ -9,9 +9,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
-from bayesnorm.data import UCI_SETS
-
 from ..bench import Store
+from ..data import UCI_SETS
 from ..significance import stars
 from .cells import METRICS, PAPER_NAMES, TABLES, Cell, compare, decimals
 from .rows import ROWS, header_text, read_rows

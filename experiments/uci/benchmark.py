@@ -12,11 +12,11 @@ import typer
 
 from bayesnorm.cli.printing import note
 from bayesnorm.cli.usage import UsageError
-from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
 
 from .. import uci
 from ..bench import DEFAULT_STORE, Store, Tally, Unit, run_local, run_ray, unit_bar
+from ..data import UCI_SETS
 from ..known_names import require_known
 from ..options import Device
 

@@ -9,9 +9,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesnorm.data import load_uci
 from bayesnorm.stacked import StackedRows
 
+from ..data import load_uci
 from ..splits import paper_split
 from .presets import WIDTHS
 

@@ -12,11 +12,11 @@ from datetime import UTC, datetime
 from pathlib import Path
 from typing import Any
 
-from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
 from bayesnorm.files import write_bytes
 
 from ..bench import Store, Unit, write_csv
+from ..data import UCI_SETS
 from ..means import mean_and_error
 from ..significance import significance
 from .cross_validation import settings_for

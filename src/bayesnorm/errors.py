@@ -60,10 +60,6 @@ class FileFormatError(BayesNormError):
     """Raised if a file cannot be read (truncated, changed, of another format or network) or cannot be written."""
 
 
-class DataNotFoundError(BayesNormError):
-    """Raised if a data set is in none of the data folders."""
-
-
 class MissingExtraError(BayesNormError, ImportError):
     """Raised if an optional dependency is not installed; the message names the packages to install."""
 

@@ -42,7 +42,7 @@ def quick_pictures() -> Iterator[None]:
 
 @pytest.fixture
 def bayesnorm(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Command:
-    """`bayesnorm("data", "list")`: runs the command in this process."""
+    """`bayesnorm("data", "csv", ...)`: runs the command in this process."""
     return command(run, capsys, monkeypatch)
 
 

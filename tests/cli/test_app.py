@@ -9,7 +9,7 @@ import pytest
 import typer
 
 import bayesnorm as package
-from bayesnorm.cli import app as application, data_path as module
+from bayesnorm.cli import app as application, data_csv as module
 
 
 def commands(group, before=()):
@@ -47,7 +47,7 @@ def test_every_command_teaches_with_an_example(bayesnorm, command):
     ("arguments", "message"),
     [
         (("frob",), "error: No such command 'frob'. See bayesnorm --help.\n"),
-        (("data", "path", "--frob"), "error: No such option: --frob. See bayesnorm data path --help.\n"),
+        (("data", "csv", "--nonsense"), "error: No such option: --nonsense. See bayesnorm data csv --help.\n"),
         (("report",), "error: Missing argument 'run'. See bayesnorm report --help.\n"),
     ],
 )
@@ -85,17 +85,17 @@ def test_commands_that_have_moved_say_where(refuses, arguments, way):
     ids=lambda value: type(value).__name__ if isinstance(value, BaseException) else "",
 )
 def test_how_errors_end(bayesnorm, monkeypatch, problem, code, message):
-    def fail():
+    def fail(_name):
         raise problem
 
-    monkeypatch.setattr(module, "data_folders", fail)
-    ended = bayesnorm("data", "path")
+    monkeypatch.setattr(module, "load_bundled", fail)
+    ended = bayesnorm("data", "csv", "sklearn:iris", "--out", "-")
     assert (ended.code, ended.out, ended.err) == (code, "", message)
 
 
 def test_debug_shows_where(bayesnorm, monkeypatch):
-    monkeypatch.setattr(module, "data_folders", lambda: 1 / 0)
-    ended = bayesnorm("--debug", "data", "path")
+    monkeypatch.setattr(module, "load_bundled", lambda _: 1 / 0)
+    ended = bayesnorm("--debug", "data", "csv", "sklearn:iris", "--out", "-")
     assert ended.code == 1
     assert ended.err.startswith("Traceback")
     assert "error: Unexpected ZeroDivisionError" in ended.err

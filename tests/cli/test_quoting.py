@@ -14,6 +14,7 @@ from bayesnorm.errors import MissingExtraError, quoted, shortened
 
 from .conftest import houses, write_csv
 
+pd = pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
 pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: pip install scikit-learn pandas")
 
 LONG = "x" * 5_000_000
@@ -97,6 +98,6 @@ def test_labels_are_written_as_they_are_unless_a_spreadsheet_is_to_open_them(bay
 
 
 def test_a_data_set_for_a_spreadsheet(bayesnorm, monkeypatch):
-    monkeypatch.setattr(module, "_load", lambda _: (["=x", "y"], [[-1.5, "+1"]]))
-    assert bayesnorm("data", "csv", "any", "--out", "-").out == "=x,y\n-1.5,+1\n"
-    assert bayesnorm("data", "csv", "any", "--out", "-", "--spreadsheet-safe").out == "'=x,y\n-1.5,'+1\n"
+    monkeypatch.setattr(module, "load_bundled", lambda _: pd.DataFrame([[-1.5, "+1"]], columns=["=x", "y"]))
+    assert bayesnorm("data", "csv", "sklearn:iris", "--out", "-").out == "=x,y\n-1.5,+1\n"
+    assert bayesnorm("data", "csv", "sklearn:iris", "--out", "-", "--spreadsheet-safe").out == "'=x,y\n-1.5,'+1\n"

@@ -13,11 +13,11 @@ from torch import nn
 
 pytest.importorskip("typer", reason="needs typer: pip install typer rich")
 
-from bayesnorm.data import CAMVID_VOID, WHOLE_SETS
 from bayesnorm.plots import save_figure
 from bayesnorm.theory import diagnose
 from experiments import evidence
 from experiments.app import run
+from experiments.data import CAMVID_VOID, WHOLE_SETS
 from experiments.networks import SegNet, UNet
 from experiments.segmentation import frames, plans
 

@@ -6,7 +6,7 @@ import itertools
 
 import numpy as np
 
-from bayesnorm.data import UCI_SETS
+from experiments.data import UCI_SETS
 from experiments.teye_tables.cells import paper_fact
 
 FAMILIES = {"MCDropout": ("dropout", 0.05), "DO": ("dropout", 0.05), "MNF": ("mnf", "")}

@@ -19,7 +19,7 @@ from experiments.teye_tables import printing
 from ..marks import takes_long
 
 ROOT = Path(__file__).parents[2]
-ALL = [*TABLES_AND_FIGURES, *BENCHMARK, *NETWORKS]
+ALL = [*TABLES_AND_FIGURES, *BENCHMARK, *NETWORKS, "data"]
 
 
 @pytest.mark.parametrize("arguments", [(), ("--help",)])

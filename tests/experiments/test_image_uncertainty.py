@@ -9,9 +9,9 @@ import pytest
 import torch
 
 import bayesnorm as bn
-from bayesnorm.errors import DataNotFoundError
 from experiments import uncertainty_and_data
 from experiments.atanov_table1 import measuring as atanov
+from experiments.data import DataNotFoundError
 from experiments.image_networks.asking import OTHER_FIVE, Asked, ask_each, load_asked, load_outside, uncertainty_scores
 from experiments.image_networks.training import Plan
 from experiments.mukhoti_figure1 import measuring as mukhoti, showing as mukhoti_showing

@@ -4,8 +4,7 @@ from __future__ import annotations
 
 import pytest
 
-from bayesnorm.data import find
-from bayesnorm.errors import DataNotFoundError
+from experiments.data import DataNotFoundError, find
 from experiments.kendall_uncertainty import posteriors
 from experiments.kendall_uncertainty.gap import measure_gap
 from experiments.kendall_uncertainty.medians import measure_shift, measure_sizes

@@ -7,8 +7,8 @@ from collections import Counter
 import pytest
 from scipy import stats
 
-from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
+from experiments.data import UCI_SETS
 from experiments.paper_facts import fact, paper_facts
 
 

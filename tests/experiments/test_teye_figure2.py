@@ -9,8 +9,8 @@ import pytest
 import torch
 
 import bayesnorm as bn
-from bayesnorm.data import CAMVID_VOID
 from experiments import teye_figure2
+from experiments.data import CAMVID_VOID
 from experiments.segmentation import pixels, plans
 from experiments.segmentation.pixels import BINS, Frames, ask, paired, scores
 from experiments.teye_figure2 import measuring, verdicts

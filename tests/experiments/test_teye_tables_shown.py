@@ -8,9 +8,9 @@ import json
 
 import pytest
 
-from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
 from experiments.bench import Store, Unit
+from experiments.data import UCI_SETS
 from experiments.paper_facts import fact
 from experiments.teye_tables import TABLES, compare, markdown, read_rows, render, verdicts
 from experiments.uci import note_run

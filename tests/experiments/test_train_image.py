@@ -8,8 +8,8 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from bayesnorm.data import IMAGENET_MEAN, IMAGENET_STD, load_cifar10, to_network_input
 from bayesnorm.errors import BayesNormError
+from experiments.data import IMAGENET_MEAN, IMAGENET_STD, load_cifar10, to_network_input
 from experiments.image_networks import training
 from experiments.image_networks.datasets import DATASETS, load_images
 from experiments.image_networks.networks import NETWORKS

@@ -8,8 +8,8 @@ import numpy as np
 import pytest
 import torch
 
-from bayesnorm.data import CAMVID_VOID
 from bayesnorm.errors import BayesNormError
+from experiments.data import CAMVID_VOID
 from experiments.image_networks import training
 from experiments.image_networks.training import trained_network
 from experiments.segmentation import frames as frames_module

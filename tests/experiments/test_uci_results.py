@@ -13,9 +13,9 @@ import numpy as np
 import pytest
 from torch import nn
 
-from bayesnorm.data import UCI_SETS
 from bayesnorm.errors import BayesNormError
 from experiments.bench import Store, Unit, run_local
+from experiments.data import UCI_SETS
 from experiments.significance import significance
 from experiments.teye_tables import compare, read_rows
 from experiments.uci import PRESETS, Preset, export, note_run, presets, results, rows, summary, units, weights

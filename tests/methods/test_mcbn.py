@@ -12,9 +12,8 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.data import find, load_cifar10, to_network_input
-from bayesnorm.errors import DataNotFoundError
 from bayesnorm.network import mini_batches
+from experiments.data import DataNotFoundError, find, load_cifar10, to_network_input
 
 from ..marks import takes_long
 from ..two_norms import SIGMAS, Difference, rows

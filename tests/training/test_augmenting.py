@@ -5,9 +5,9 @@ import pytest
 import torch
 from torch.nn import functional as F
 
-from bayesnorm.data import IMAGENET_MEAN, IMAGENET_STD, to_network_input
 from bayesnorm.errors import BayesNormError, InputError
 from bayesnorm.training import CropAndFlip
+from experiments.data import IMAGENET_MEAN, IMAGENET_STD, to_network_input
 
 
 def images(count=200, channels=3, height=6, width=5):

@@ -9,9 +9,6 @@ import typer
 from typer.core import TyperGroup
 
 from .data_csv import data_csv
-from .data_get import data_get
-from .data_list import data_list
-from .data_path import data_path
 from .drift import drift
 from .ending import run_commands
 from .fit import fit
@@ -39,16 +36,13 @@ class Commands(TyperGroup):
 
 
 app = typer.Typer(cls=Commands, name="bayesnorm", pretty_exceptions_enable=False, rich_markup_mode="rich")
-data = typer.Typer(rich_markup_mode="rich", help="Download, list and locate data sets, or export one as CSV.")
+data = typer.Typer(rich_markup_mode="rich", help="Write example tables, which come with scikit-learn, as CSV files.")
 
 app.command("fit")(fit)
 app.command("predict")(predict)
 app.command("drift")(drift)
 app.command("report")(report)
 app.command("maps")(maps)
-data.command("get")(data_get)
-data.command("list")(data_list)
-data.command("path")(data_path)
 data.command("csv")(data_csv)
 app.add_typer(data, name="data")
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import importlib.util
 from typing import Any
 
 from ..errors import MissingExtraError
@@ -15,11 +14,6 @@ BUNDLED = {
     "sklearn:wine": "load_wine",
     "sklearn:digits": "load_digits",
 }
-
-
-def has_bundled() -> bool:
-    """Return whether scikit-learn is installed."""
-    return importlib.util.find_spec("sklearn") is not None
 
 
 def load_bundled(name: str) -> Any:

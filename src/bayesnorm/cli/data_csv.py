@@ -1,16 +1,15 @@
-"""`bayesnorm data csv`: write a data set as a CSV file."""
+"""`bayesnorm data csv`: write an example table of scikit-learn as a CSV file."""
 
 from __future__ import annotations
 
 import csv
 import io
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
-from ..data import UCI_SETS, load_uci
 from ..errors import quoted
 from ..files import write_bytes
 from .bundled_data import BUNDLED, load_bundled
@@ -21,26 +20,32 @@ from .usage import UsageError
 
 
 def data_csv(
-    name: Annotated[str, typer.Argument(help="Name of a table that `bayesnorm data list` shows.")],
+    name: Annotated[str, typer.Argument(help=f"Table to write: {', '.join(BUNDLED)}.")],
     out: Annotated[Path, typer.Option(help="CSV file to write, or - for standard output.")],
     force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
     spreadsheet_safe: SpreadsheetSafe = False,
 ) -> None:
-    """Write a table as a CSV file: a UCI data set, or an example table of scikit-learn.
+    """Write an example table of scikit-learn as a CSV file.
 
-    UCI tables have the columns x1, x2, ... and y. Tables of scikit-learn keep
-    their column names, and their last column is called target.
+    The columns keep their names. The last column is called target.
 
     \b
-    Examples:
+    Example:
       bayesnorm data csv sklearn:diabetes --out diabetes.csv
-      bayesnorm data csv yacht --out yacht.csv
     """
+    if name not in BUNDLED:
+        raise UsageError(f"NAME must be one of {', '.join(BUNDLED)}, got {quoted(name)}.")
     if str(out) != "-":
         require_free(out, force)
-    columns, rows = _load(name)
+    frame = load_bundled(name)
+    columns, rows = [str(column) for column in frame.columns], frame.astype(object).values.tolist()
     if spreadsheet_safe:
         columns, rows = [*map(harmless, columns)], [[*map(harmless, row)] for row in rows]
+    write_table(columns, rows, out)
+
+
+def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], out: Path) -> None:
+    """Write column names and rows as CSV to a file and print its size, or write to standard output if `out` is "-"."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(columns)
@@ -52,17 +57,4 @@ def data_csv(
     write_bytes(out, text.getvalue().encode())
     from ..report.words import count
 
-    rows_written = text.getvalue().count("\n") - 1
-    note(f"Wrote {count(rows_written, 'row')} and {count(len(columns), 'column')} to {out}.")
-
-
-def _load(name: str) -> tuple[Sequence[str], Iterable[Sequence[Any]]]:
-    """Return the column names and the rows."""
-    if name in BUNDLED:
-        frame = load_bundled(name)
-        return [str(column) for column in frame.columns], frame.astype(object).values.tolist()
-    if name in UCI_SETS:
-        inputs, target = load_uci(name)
-        columns = [*(f"x{i + 1}" for i in range(inputs.shape[1])), "y"]
-        return columns, [[*row, y] for row, y in zip(inputs.tolist(), target.tolist(), strict=True)]
-    raise UsageError(f"NAME must be one of {', '.join([*UCI_SETS, *BUNDLED])}, got {quoted(name)}.")
+    note(f"Wrote {count(len(rows), 'row')} and {count(len(columns), 'column')} to {out}.")

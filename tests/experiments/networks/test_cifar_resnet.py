@@ -5,8 +5,8 @@ import torch
 from safetensors.torch import save_file
 from torch import nn
 
-from bayesnorm.data import find, load_cifar10, to_network_input
-from bayesnorm.errors import BayesNormError, DataNotFoundError, FileFormatError
+from bayesnorm.errors import BayesNormError, FileFormatError
+from experiments.data import DataNotFoundError, find, load_cifar10, to_network_input
 from experiments.networks import CIFAR_RESNET_DEPTHS, CifarResNet, load_cifar_resnet
 from experiments.networks.residual import ResidualBlock
 

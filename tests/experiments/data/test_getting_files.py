@@ -9,9 +9,9 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
 import pytest
 
-from bayesnorm.data.getting import files
-from bayesnorm.data.getting.files import OfficialFile, PackageFile, SourceUnreachable
 from bayesnorm.errors import FileFormatError
+from experiments.data.getting import files
+from experiments.data.getting.files import OfficialFile, PackageFile, SourceUnreachable
 
 CONTENT = bytes(range(256)) * 40
 CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"

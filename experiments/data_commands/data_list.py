@@ -1,4 +1,4 @@
-"""`bayesnorm data list`: list the known data sets and where they are."""
+"""`python -m experiments data list`: list the known data sets and where they are."""
 
 from __future__ import annotations
 
@@ -7,10 +7,19 @@ from typing import Annotated
 
 import typer
 
-from ..data import IMAGE_FILES, IMAGE_PARTS, UCI_SETS, WHOLE_SETS, find, find_first, uci_file, whole_file
-from ..errors import DataNotFoundError
-from .bundled_data import BUNDLED, has_bundled
-from .printing import show_json, show_table
+from bayesnorm.cli.printing import show_json, show_table
+
+from ..data import (
+    IMAGE_FILES,
+    IMAGE_PARTS,
+    UCI_SETS,
+    WHOLE_SETS,
+    DataNotFoundError,
+    find,
+    find_first,
+    uci_file,
+    whole_file,
+)
 
 # The files of each set, relative to a data folder. For sets that exist in part, these are the files of the part.
 FILES: dict[str, tuple[str, ...]] = {**{name: (uci_file(name),) for name in UCI_SETS}, **IMAGE_FILES}
@@ -22,14 +31,13 @@ WHOLE: dict[str, tuple[str, ...]] = {
 
 
 def data_list(as_json: Annotated[bool, typer.Option("--json", help="Print the list as JSON.")] = False) -> None:
-    """List the data sets that bayesnorm can read, the folder of each, and whether it is complete.
+    """List the data sets that have loaders, the folder of each, and whether it is complete.
 
     \b
     Example:
-      bayesnorm data list
+      python -m experiments data list
     """
     rows = [_row(name) for name in dict.fromkeys([*FILES, *WHOLE])]
-    rows += [{"name": name, "kind": "table", "found": "scikit-learn" if has_bundled() else None} for name in BUNDLED]
     if as_json:
         show_json([{"part": None, **row} for row in rows])
         return

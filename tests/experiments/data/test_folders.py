@@ -6,8 +6,8 @@ from pathlib import Path
 
 import pytest
 
-from bayesnorm.data import cache_folder, data_folders, find
-from bayesnorm.errors import BayesNormError, DataNotFoundError
+from bayesnorm.errors import BayesNormError
+from experiments.data import DataNotFoundError, cache_folder, data_folders, find
 
 
 def test_search_order_is_variable_then_cache(tmp_path, monkeypatch):

@@ -317,4 +317,4 @@ SETS: dict[str, tuple[Target, ...]] = {
     ),
     "uci": tuple(Target({uci_file(name): _TABLE_DIGESTS[name]}, ("X", "y"), _TABLES[name]) for name in UCI_SETS),
 }
-"""The data sets of `bayesnorm data get`."""
+"""The data sets of `python -m experiments data get`."""

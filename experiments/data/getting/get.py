@@ -14,8 +14,9 @@ from pathlib import Path
 
 import numpy as np
 
-from ...errors import BayesNormError, FileFormatError, MissingExtraError
-from ...files import replacing
+from bayesnorm.errors import BayesNormError, FileFormatError, MissingExtraError
+from bayesnorm.files import replacing
+
 from ..folders import cache_folder
 from ..whole_sets import WHOLE_SETS, require_whole_split
 from .files import SourceUnreachable, Tell

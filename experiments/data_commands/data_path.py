@@ -1,4 +1,4 @@
-"""`bayesnorm data path`: print the folders that are searched for data."""
+"""`python -m experiments data path`: print the folders that are searched for data."""
 
 from __future__ import annotations
 
@@ -6,19 +6,20 @@ from typing import Annotated
 
 import typer
 
+from bayesnorm.cli.printing import show_json
+
 from ..data import data_folders
-from .printing import show_json
 
 
 def data_path(as_json: Annotated[bool, typer.Option("--json", help="Print the folders as JSON.")] = False) -> None:
-    """Print the folders that bayesnorm searches for data sets, in order.
+    """Print the folders that the loaders search for data sets, in order.
 
     These are the folders in the environment variable BAYESNORM_DATA, then your
     cache folder.
 
     \b
     Example:
-      BAYESNORM_DATA=~/data bayesnorm data path
+      BAYESNORM_DATA=~/data python -m experiments data path
     """
     folders = data_folders()
     if as_json:

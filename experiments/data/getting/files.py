@@ -16,7 +16,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from ...errors import DataNotFoundError, FileFormatError
+from bayesnorm.errors import FileFormatError
+
+from ..folders import DataNotFoundError
 
 Tell = Callable[[str, int, int | None], None]
 """`tell(name, bytes, all_bytes)`: progress of a download; None if its length is unknown."""

@@ -6,8 +6,17 @@ import numpy as np
 import pytest
 import torch
 
-from bayesnorm.data import WHOLE_SETS, load_cifar10, load_cifar100, load_fashion_mnist, load_mnist, load_svhn, to_tensor
-from bayesnorm.errors import BayesNormError, DataNotFoundError, FileFormatError, InputError
+from bayesnorm.errors import BayesNormError, FileFormatError, InputError
+from experiments.data import (
+    WHOLE_SETS,
+    DataNotFoundError,
+    load_cifar10,
+    load_cifar100,
+    load_fashion_mnist,
+    load_mnist,
+    load_svhn,
+    to_tensor,
+)
 
 LOADERS = {
     "cifar10": load_cifar10,
@@ -73,7 +82,7 @@ def test_the_first_folder_decides_unless_all_images_are_wanted(small, tmp_path, 
     with pytest.raises(DataNotFoundError) as caught:
         load_cifar10("test", whole=True)
     assert f"{tmp_path / 'part' / 'cifar10'} has only the first 2,000 of 30" in str(caught.value)
-    assert "`bayesnorm data get cifar10` to download all" in str(caught.value)
+    assert "`python -m experiments data get cifar10` to download all" in str(caught.value)
     with pytest.raises(
         BayesNormError, match=r"rows must be a number of images from 1 to 20, got 25\. .* has only the first"
     ):
@@ -117,7 +126,7 @@ def test_half_or_foreign_files_are_told(arrays, message, small, data_folder):
     with pytest.raises(FileFormatError, match=message) as caught:
         load_mnist("test")
     assert str(data_folder / "mnist" / "test.npz") in str(caught.value)
-    assert "bayesnorm data get mnist --force" in str(caught.value)
+    assert "python -m experiments data get mnist --force" in str(caught.value)
 
 
 def test_tensors_have_channels_first():

@@ -1,6 +1,7 @@
-"""Load the papers' data sets; the files themselves are not part of the package (see `folders`)."""
+"""Load and download the papers' data sets; the files are in data folders (see `folders`)."""
 
 from .folders import (
+    DataNotFoundError as DataNotFoundError,
     cache_folder as cache_folder,
     data_folders as data_folders,
     find as find,

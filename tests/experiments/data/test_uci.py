@@ -5,8 +5,8 @@ import zipfile
 import numpy as np
 import pytest
 
-from bayesnorm.data import UCI_SETS, load_uci
-from bayesnorm.errors import BayesNormError, DataNotFoundError, FileFormatError
+from bayesnorm.errors import BayesNormError, FileFormatError
+from experiments.data import UCI_SETS, DataNotFoundError, load_uci
 
 SHAPES = {
     "boston": (506, 13),

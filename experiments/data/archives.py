@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import FileFormatError
+from bayesnorm.errors import FileFormatError
 
 
 def read_npz(path: Path, *keys: str) -> tuple[NDArray[Any], ...]:

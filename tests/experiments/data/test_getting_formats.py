@@ -13,7 +13,7 @@ import zipfile
 import numpy as np
 import pytest
 
-from bayesnorm.data.getting import formats
+from experiments.data.getting import formats
 
 RNG = np.random.default_rng(0)
 COLOURS = RNG.integers(0, 256, (6, 32, 32, 3), dtype=np.uint8)

@@ -1,4 +1,4 @@
-"""Load whole image sets that `bayesnorm data get` wrote: one NumPy archive of bytes per split."""
+"""Load whole image sets that `python -m experiments data get` wrote: one NumPy archive of bytes per split."""
 
 from __future__ import annotations
 
@@ -8,7 +8,8 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BayesNormError, FileFormatError
+from bayesnorm.errors import BayesNormError, FileFormatError
+
 from .archives import read_npz
 from .folders import find
 from .rows import Rows, row_numbers
@@ -56,7 +57,7 @@ def load_whole(name: str, split: str, rows: Rows = None) -> tuple[Images, ClassN
         require_whole_split(name, split, images, labels)
     except ValueError as error:
         raise FileFormatError(
-            f"{path} {error}. Run `bayesnorm data get {name} --force` to download it again."
+            f"{path} {error}. Run `python -m experiments data get {name} --force` to download it again."
         ) from error
     chosen = row_numbers(rows, len(images))
     return images[chosen] if rows is not None else images, labels[chosen].astype(np.int64)

@@ -3,7 +3,8 @@
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BayesNormError, FileFormatError
+from bayesnorm.errors import BayesNormError, FileFormatError
+
 from .archives import read_npz
 from .folders import find
 

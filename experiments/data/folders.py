@@ -3,9 +3,13 @@
 import os
 from pathlib import Path
 
-from ..errors import BayesNormError, DataNotFoundError
+from bayesnorm.errors import BayesNormError
 
 VARIABLE = "BAYESNORM_DATA"
+
+
+class DataNotFoundError(BayesNormError):
+    """Raised if a data set is in none of the data folders."""
 
 
 def cache_folder() -> Path:
@@ -56,5 +60,5 @@ def find_first(*relative_paths: str | os.PathLike[str]) -> Path:
     names = " or ".join(repr(relative.as_posix()) for relative in relatives)
     raise DataNotFoundError(
         f"The data file {names} was not found in {searched}. Set {VARIABLE} to the folder that contains it (join "
-        f"several by {os.pathsep!r}). Run `bayesnorm data get --help` for the data sets that can be downloaded."
+        f"several by {os.pathsep!r}), or download it: `python -m experiments data get --help` lists the data sets."
     )

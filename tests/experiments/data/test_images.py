@@ -6,7 +6,8 @@ import numpy as np
 import pytest
 import torch
 
-from bayesnorm.data import (
+from bayesnorm.errors import BayesNormError, FileFormatError, InputError, MissingExtraError
+from experiments.data import (
     CAMVID_CLASSES,
     CAMVID_VOID,
     CIFAR10_CLASSES,
@@ -18,9 +19,8 @@ from bayesnorm.data import (
     load_svhn,
     to_network_input,
 )
-from bayesnorm.errors import BayesNormError, FileFormatError, InputError, MissingExtraError
 
-from ..marks import takes_long
+from ...marks import takes_long
 
 COUNT = 250  # two and a half rows of a sheet with 100 images to a row
 

@@ -12,9 +12,10 @@ import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
-from ..errors import BayesNormError, DataNotFoundError, FileFormatError, InputError, MissingExtraError
+from bayesnorm.errors import BayesNormError, FileFormatError, InputError, MissingExtraError
+
 from .archives import read_npz
-from .folders import find, find_first
+from .folders import DataNotFoundError, find, find_first
 from .rows import Rows, row_numbers
 from .whole_sets import WHOLE_SETS, ClassNumbers, Images, load_whole, whole_file
 
@@ -90,8 +91,8 @@ def _part(split: str) -> str:
     first, count = int(sheet.partition("first")[2]), WHOLE_SETS["cifar10"].splits[split]
     place = find(f"cifar10/{sheet}.webp").parent
     return (
-        f"{place} has only the first {first:,} of {count:,} images. Run `bayesnorm data get cifar10` to download all "
-        "of them."
+        f"{place} has only the first {first:,} of {count:,} images. Run `python -m experiments data get cifar10` "
+        "to download all of them."
     )
 
 

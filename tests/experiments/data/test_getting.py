@@ -7,11 +7,11 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bayesnorm.data import OBTAINABLE, cache_folder, get, load_mnist, load_uci, whole_sets
-from bayesnorm.data.getting.files import SourceUnreachable
-from bayesnorm.data.getting.get import SETS, content_digest
-from bayesnorm.data.getting.sources import Origin, Target
 from bayesnorm.errors import BayesNormError, FileFormatError
+from experiments.data import OBTAINABLE, cache_folder, get, load_mnist, load_uci, whole_sets
+from experiments.data.getting.files import SourceUnreachable
+from experiments.data.getting.get import SETS, content_digest
+from experiments.data.getting.sources import Origin, Target
 
 X, Y = np.arange(12.0).reshape(4, 3), np.arange(4.0)
 

@@ -8,7 +8,7 @@ from typing import Any, TypeAlias
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import BayesNormError
+from bayesnorm.errors import BayesNormError
 
 Rows: TypeAlias = int | slice | Sequence[int] | NDArray[np.integer[Any]] | None
 """The images to load: the first n (an int), a slice, indices, or all (None)."""

@@ -1,0 +1,1 @@
+"""The commands of `python -m experiments data`, one file each."""
