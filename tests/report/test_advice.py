@@ -8,7 +8,9 @@ from itertools import product
 import numpy as np
 import pytest
 
-from bayesnorm.report import ClassificationTest, RegressionTest, Verdict, advice, class_verdicts, regression_verdicts
+from bayesnorm.report import ClassificationTest, RegressionTest, Verdict, advice
+from bayesnorm.report.honesty import honesty
+from bayesnorm.report.skill import prediction, usefulness
 
 from .conftest import classification_test, regression_test
 from .test_groups import with_coverage
@@ -18,8 +20,7 @@ GRADES = ("good", "fair", "poor")
 
 
 def three(test: RegressionTest | ClassificationTest) -> tuple[Verdict, ...]:
-    judge = regression_verdicts if isinstance(test, RegressionTest) else class_verdicts
-    return tuple(getattr(judge, topic)(test) for topic in TOPICS)
+    return prediction(test), honesty(test), usefulness(test)
 
 
 def small_gain(share: float, rows: int = 400) -> RegressionTest:
@@ -77,14 +78,14 @@ def test_all_combinations_of_grades(found, task, grades):
     choices = [found[task, topic, grade] for topic, grade in zip(TOPICS, grades, strict=True)]
     for trio in product(*choices):
         grade, sentence = advice(trio)
-        prediction, honesty, _ = trio
+        predicts, honest, _ = trio
         assert grade == expected_grade(grades)
         assert sentence.startswith("You can rely on this model") == (grade == "good")
         assert sentence.startswith("Do not") == (grade == "poor")
         assert sentence.endswith(".")
         assert ".." not in sentence
-        if prediction.grade == "poor":
-            assert sentence == f"Do not rely on this model: {prediction.clause}."
+        if predicts.grade == "poor":
+            assert sentence == f"Do not rely on this model: {predicts.clause}."
             continue
         # Every answer is in it, and only answers that are given.
         said = sentence.lower().replace(" or whether ", " too few to tell whether ")
@@ -92,9 +93,9 @@ def test_all_combinations_of_grades(found, task, grades):
             said = said.replace("they ", "its error bars ")
         for verdict in trio:
             assert verdict.clause.lower().split("too few")[-1] in said
-        assert ("it predicts well" in said) == (prediction.grade == "good")
-        assert ("are honest" in said.split("whether")[0]) == (honesty.grade == "good")
-        if "good" in grades and "fair" in grades and honesty.grade != "poor":
+        assert ("it predicts well" in said) == (predicts.grade == "good")
+        assert ("are honest" in said.split("whether")[0]) == (honest.grade == "good")
+        if "good" in grades and "fair" in grades and honest.grade != "poor":
             assert ", but " in sentence
 
 
@@ -199,7 +200,7 @@ def rare(hits: int) -> ClassificationTest:
     ],
 )
 def test_a_rare_class(hits, word, said):
-    found = class_verdicts.prediction(rare(hits))
+    found = prediction(rare(hits))
     assert found.word == word
     assert "always answering “ok” is right on 96 %" in found.headline
     assert found.headline.endswith(said)
@@ -209,7 +210,7 @@ def test_probabilities_of_a_rare_class_can_be_good_although_answers_are_not():
     # Rows of “fraud” have 45 %, others 2 %: every answer is “ok”, but the probabilities tell the classes apart.
     test = rare(0)
     fraud = np.where(test.y == 1, 0.45, 0.02)
-    found = class_verdicts.prediction(replace(test, probs=np.stack([1 - fraud, fraud], 1)))
+    found = prediction(replace(test, probs=np.stack([1 - fraud, fraud], 1)))
     assert (found.grade, found.word) == ("fair", "Partly")
     # Mean squared errors: 0.04 * 0.55² + 0.96 * 0.02² = 0.0125, against 0.04 * 0.96² + 0.96 * 0.04² = 0.0384.
     assert "squared error (Brier) is 67 % smaller than that of the class frequencies." in found.headline
@@ -222,6 +223,6 @@ def test_a_small_gain_of_a_classifier():
     label = np.where(np.arange(1000) < 994, 0, 1)
     probs = np.where(np.eye(2)[label] > 0, 0.6, 0.4)
     test = ClassificationTest(y, probs, np.ones(1000), None, ("a", "b"), np.array([0.6, 0.4]))
-    found = class_verdicts.prediction(test)
+    found = prediction(test)
     assert (found.grade, found.word) == ("fair", "A little")
     assert "It avoids 2 % of that baseline’s mistakes, which is a small gain." in found.headline

@@ -10,10 +10,9 @@ from scipy.stats import binom
 
 from bayesnorm.plots import style
 from bayesnorm.report import ClassificationTest, RegressionTest
-from bayesnorm.report.class_verdicts import honesty as class_honesty
 from bayesnorm.report.groups import confidence_groups, coverage_groups, group_words, material, off_groups
+from bayesnorm.report.honesty import honesty
 from bayesnorm.report.pictures import pictures
-from bayesnorm.report.regression_verdicts import honesty
 from bayesnorm.shift import holm
 
 from .conftest import classification_test, regression_test
@@ -108,7 +107,7 @@ def test_verdict_and_picture_say_the_same():
         groups = coverage_groups(test) if regression else confidence_groups(test)
         off = off_groups(groups)
         numbers.append(len(off))
-        verdict = honesty(test) if regression else class_honesty(test)
+        verdict = honesty(test)
         # The verdict counts the groups that the picture marks, and is "Yes" only if none of them is far off.
         assert verdict.detail.endswith(group_words(groups))
         if verdict.grade == "good":
@@ -166,7 +165,7 @@ def test_honest_probabilities_are_seldom_called_dishonest(rows):
     generator, times = np.random.default_rng(rows), 400
     test = classification_test(rows=rows)
     edges = test.probs.cumsum(1)[:, :-1]
-    grades = [class_honesty(replace(test, y=(generator.random((rows, 1)) > edges).sum(1))).grade for _ in range(times)]
+    grades = [honesty(replace(test, y=(generator.random((rows, 1)) > edges).sum(1))).grade for _ in range(times)]
     assert times - grades.count("good") <= binom.ppf(0.999, times, FALSE_ALARMS)
 
 
@@ -178,7 +177,7 @@ def test_probabilities_that_are_too_high_in_a_group():
     first = np.where(right, confidence, 1 - confidence)
     entropy = np.repeat([0.2, 0.6], 200)
     test = ClassificationTest(y, np.stack([first, 1 - first], 1), entropy, None, ("a", "b"), np.array([0.5, 0.5]))
-    found = class_honesty(test)
+    found = honesty(test)
     assert (found.grade, found.word) == ("fair", "Partly")
     assert "But where it is about 75 % confident, it is right on only 65 % of 200 rows." in found.headline
     assert found.clause == "its probabilities are too high where it is about 75 % confident"

@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 
 from bayesnorm.errors import InputError
-from bayesnorm.report import LearningCurve, render, verdicts
-from bayesnorm.report.uncertainty_words import SUM_ALONE, more_rows_words, uncertainty_words
+from bayesnorm.report import LearningCurve, more_rows_words, render, verdicts
+from bayesnorm.report.page import SUM_ALONE, uncertainty_words
 
 from .conftest import classification_test, regression_test, report_of
 

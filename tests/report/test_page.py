@@ -146,7 +146,7 @@ def test_scores_on_the_page_are_the_tests(regression_report):
 
 
 def test_the_most_uncertain_rows_come_first(regression_report):
-    table = UncertainRows.of(regression_report)
+    table = UncertainRows.from_report(regression_report)
     test = regression_report.test
     order = np.argsort(-test.std, kind="stable")
     numbers = [row[0].text for row in table.rows]
@@ -174,7 +174,7 @@ def test_ids_can_be_told_apart(regression_report, value, text):
     rows = dataclasses.replace(
         regression_report.rows, values=[(value, *row[1:]) for row in regression_report.rows.values]
     )
-    table = UncertainRows.of(dataclasses.replace(regression_report, rows=rows))
+    table = UncertainRows.from_report(dataclasses.replace(regression_report, rows=rows))
     assert {row[len(table.answers)].text for row in table.rows} == {text}
 
 
@@ -182,7 +182,7 @@ def test_inputs_that_make_a_row_unlike_training_are_marked_and_no_others(regress
     unusual = regression_report.test.unusual
     reasons = ["age above 80, the most in training; far from all training rows" if odd else "" for odd in unusual]
     rows = dataclasses.replace(regression_report.rows, reasons=reasons)
-    table = UncertainRows.of(dataclasses.replace(regression_report, rows=rows))
+    table = UncertainRows.from_report(dataclasses.replace(regression_report, rows=rows))
     at, flag = len(table.answers), table.answers.index("Unusual")
     assert 0 < sum(row[at].note != "" for row in table.rows) < len(table.rows)
     for row in table.rows:
@@ -190,7 +190,7 @@ def test_inputs_that_make_a_row_unlike_training_are_marked_and_no_others(regress
         assert age.note == ("above 80, the most in training" if row[flag].text else "")
         assert (size.note, town.note) == ("", "")
     # Nothing is marked where nobody said why, though some ages are above all of training.
-    assert not any(row[at].note for row in UncertainRows.of(regression_report).rows)
+    assert not any(row[at].note for row in UncertainRows.from_report(regression_report).rows)
 
 
 def test_strange_rows_are_shown_even_where_they_are_not_uncertain(make_report, make_regression):
@@ -198,7 +198,7 @@ def test_strange_rows_are_shown_even_where_they_are_not_uncertain(make_report, m
     least = np.argsort(test.std)[:40]
     unusual = np.zeros(2000, dtype=bool)
     unusual[least] = True
-    table = UncertainRows.of(make_report(dataclasses.replace(test, unusual=unusual)))
+    table = UncertainRows.from_report(make_report(dataclasses.replace(test, unusual=unusual)))
     shown = {row[0].text for row in table.rows}
     assert len(table.rows) == MOST_ROWS
     assert {str(3 * place + 1) for place in least} <= shown

@@ -11,7 +11,7 @@ from bayesnorm import metrics
 from bayesnorm.errors import InputError
 from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive
 from bayesnorm.report import ClassificationTest, RegressionTest
-from bayesnorm.report.score_table import ece_by_chance
+from bayesnorm.report.page import ece_by_chance
 
 
 @pytest.fixture

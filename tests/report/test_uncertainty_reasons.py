@@ -6,9 +6,8 @@ import re
 import pytest
 
 from bayesnorm.errors import InputError
-from bayesnorm.report import RowReasons, UncertaintyReasons, render
-from bayesnorm.report.contents import Column, HeldOutRows, Table
-from bayesnorm.report.uncertainty_reasons import reason_pictures
+from bayesnorm.report import Column, HeldOutRows, RowReasons, Table, UncertaintyReasons, render
+from bayesnorm.report.uncertain_rows import reason_pictures
 
 from .conftest import HOSTILE
 

@@ -8,6 +8,12 @@ Each page is one file, without links to other files.
 """
 
 from . import drift_page as drift_page
+from .advice import (
+    advice as advice,
+    leak_words as leak_words,
+    more_rows_words as more_rows_words,
+    verdicts as verdicts,
+)
 from .classification import ClassificationScores as ClassificationScores, ClassificationTest as ClassificationTest
 from .contents import (
     Choice as Choice,
@@ -21,10 +27,8 @@ from .contents import (
     UncertaintyReasons as UncertaintyReasons,
 )
 from .drift_page import DriftReport as DriftReport
-from .headlines import advice as advice, leak_words as leak_words, verdicts as verdicts
 from .learning_curve import LearningCurve as LearningCurve
 from .maps_page import MappedImage as MappedImage, MapsReport as MapsReport
 from .page import render as render, write_report as write_report
 from .regression import RegressionScores as RegressionScores, RegressionTest as RegressionTest
-from .uncertainty_words import more_rows_words as more_rows_words
 from .verdict import Verdict as Verdict

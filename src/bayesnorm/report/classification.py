@@ -1,4 +1,4 @@
-"""Class probabilities for held-out rows, with their scores and the scores of a simple baseline."""
+"""Class probabilities for held-out rows: their scores, those of a simple baseline, and confusions of classes."""
 
 from __future__ import annotations
 
@@ -15,6 +15,12 @@ from ..metrics import accuracy, brier, ece, nll
 from ..metrics.checks import classification_targets
 from ..predictive import ClassificationPredictive
 from .arrays import Array, flags, flat, per_row
+
+# Most classes in a table of all pairs. With more classes, the page lists the most frequent mistakes.
+MOST_CLASSES = 12
+
+# Length of that list.
+MOST_PAIRS = 15
 
 
 @dataclass(frozen=True)
@@ -73,8 +79,8 @@ class ClassificationTest:
         object.__setattr__(self, "entropy", per_row("entropy", self.entropy, rows))
         object.__setattr__(self, "class_shares", per_row("class_shares", self.class_shares, classes))
         if self.mutual_information is not None:
-            given = per_row("mutual_information", self.mutual_information, rows)
-            object.__setattr__(self, "mutual_information", given)
+            information = per_row("mutual_information", self.mutual_information, rows)
+            object.__setattr__(self, "mutual_information", information)
         if self.unusual is not None:
             object.__setattr__(self, "unusual", flags("unusual", self.unusual, rows))
 
@@ -138,17 +144,48 @@ class ClassificationTest:
 
     def predictive(self) -> ClassificationPredictive:
         """Return the probabilities as a predictive with one sample."""
-        return one_draw(self.probs)
+        return one_sample(self.probs)
 
     def scores(self) -> dict[str, ClassificationScores]:
         """Return scores of the "model", and of the "class_shares" in training used as probabilities for every row."""
         # A class without training rows would give the baseline an infinite NLL.
         shares = np.clip(self.class_shares, 1e-6, None)
         guess = np.tile(shares / shares.sum(), (len(self), 1))
-        return {"model": _scores(self.predictive(), self.y), "class_shares": _scores(one_draw(guess), self.y)}
+        return {"model": _scores(self.predictive(), self.y), "class_shares": _scores(one_sample(guess), self.y)}
 
 
-def one_draw(probs: Array) -> ClassificationPredictive:
+@dataclass(frozen=True)
+class Confusions:
+    """Held-out rows by true and predicted class.
+
+    Args:
+        classes: Names of the classes.
+        matrix: Counts by true class, then by predicted class; None if there are too many classes.
+        most_frequent: Mistakes as (true, predicted, rows), the most frequent first.
+    """
+
+    classes: tuple[str, ...]
+    matrix: tuple[tuple[int, ...], ...] | None
+    most_frequent: tuple[tuple[str, str, int], ...]
+
+    @classmethod
+    def from_test(cls, test: ClassificationTest) -> Self:
+        """Count the test rows."""
+        counts = np.zeros((len(test.classes), len(test.classes)), dtype=int)
+        np.add.at(counts, (test.y, test.label), 1)
+        names = test.classes
+        matrix = tuple(tuple(row) for row in counts.tolist()) if len(names) <= MOST_CLASSES else None
+        mistakes = counts * (1 - np.eye(len(names), dtype=int))
+        order = [
+            divmod(place, len(names)) for place in np.argsort(-mistakes, axis=None, kind="stable")[:MOST_PAIRS].tolist()
+        ]
+        worst = tuple(
+            (names[true], names[other], int(counts[true, other])) for true, other in order if mistakes[true, other]
+        )
+        return cls(names, matrix, worst)
+
+
+def one_sample(probs: Array) -> ClassificationPredictive:
     """Return class probabilities (N, C) as a predictive with one sample."""
     return ClassificationPredictive(torch.from_numpy(np.log(np.clip(probs, 1e-300, None)))[None])
 

@@ -228,9 +228,9 @@ class Report:
         names = tuple(column.name for column in self.table.columns)
         if names != self.rows.names:
             raise InputError(f"rows must have the columns of the table, {names}, got {self.rows.names}.")
-        for each in self.reasons.rows if self.reasons else ():
-            if len(each.shares) != len(names) or not 0 <= each.row < len(self.test):
+        for reasons in self.reasons.rows if self.reasons else ():
+            if len(reasons.shares) != len(names) or not 0 <= reasons.row < len(self.test):
                 raise InputError(
                     f"reasons must have {len(names)} shares, one per column, for rows from 0 to {len(self.test) - 1}, "
-                    f"got {len(each.shares)} shares for row {each.row}."
+                    f"got {len(reasons.shares)} shares for row {reasons.row}."
                 )

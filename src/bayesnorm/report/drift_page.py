@@ -16,7 +16,7 @@ from ..shift import LEVEL
 from .contents import Provenance
 from .pictures import PagePicture, page_picture
 from .verdict import SYMBOLS, Grade
-from .words import count, date, number, percent
+from .words import capital, count, date, number, percent, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +84,7 @@ class ColumnPlot:
         if column.shares:
             order = sorted(column.shares, key=lambda share: -abs(share[2] - share[1]))[:MOST_BARS]
             shown = [share for share in column.shares if share in order]
-            names = [name if len(name) <= LONGEST else f"{name[: LONGEST - 1]}…" for name, _, _ in shown]
+            names = [shortened(name, LONGEST) for name, _, _ in shown]
             place = np.arange(len(shown))[::-1]
             ax.barh(place + 0.2, [a for _, a, _ in shown], 0.4, color=now.model, label="training")
             ax.barh(place - 0.2, [b for _, _, b in shown], 0.4, color=now.rival, label="new")
@@ -133,16 +133,11 @@ def drift_context(report: DriftReport) -> dict[str, Any]:
         "unusual": unusual_words(drift, report.reasons),
         "columns": [(column, column_words(column)) for column in order[:MOST_COLUMNS]],
         "pictures": [
-            page_picture("drift", ColumnPlot(column), _sentence(column_words(column)), f"Column{i}")
+            page_picture("drift", ColumnPlot(column), f"{capital(column_words(column))}.", f"Column{i}")
             for i, column in enumerate(drift.moved[:MOST_PICTURES])
         ],
         "layers": _layers(drift),
     }
-
-
-def _sentence(words: str) -> str:
-    """Return words with a capital letter and a full stop."""
-    return f"{words[0].upper()}{words[1:]}."
 
 
 def _layers(drift: TableDrift) -> PagePicture | None:

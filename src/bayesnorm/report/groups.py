@@ -11,8 +11,12 @@ from ..plots import CoveragePlot, ReliabilityDiagram
 from ..plots.binomial import CHANCE
 from .classification import ClassificationTest
 from .regression import RegressionTest
-from .verdict import CLOSE, Outcome
 from .words import count, percent
+
+Groups = CoveragePlot | ReliabilityDiagram
+
+# A group whose share is this close to the promised one is good enough, also if the difference is significant.
+CLOSE = 0.02
 
 # Fewest rows in a group by error bar, and the most groups.
 FEWEST_ROWS, MOST_GROUPS = 25, 6
@@ -66,7 +70,7 @@ def confidence_groups(test: ClassificationTest) -> ReliabilityDiagram:
     return replace(plot, lower=lower, upper=upper)
 
 
-def off_groups(groups: CoveragePlot | ReliabilityDiagram) -> list[OffGroup]:
+def off_groups(groups: Groups) -> list[OffGroup]:
     """Return the groups outside their band: those below it first, then by the size of the gap."""
     if isinstance(groups, CoveragePlot):
         observed, promised = groups.coverage, np.full(len(groups.count), groups.level)
@@ -75,8 +79,8 @@ def off_groups(groups: CoveragePlot | ReliabilityDiagram) -> list[OffGroup]:
         observed, promised = groups.accuracy, groups.confidence
         where = [f"where it is about {percent(float(confidence))} confident" for confidence in groups.confidence]
     off = np.flatnonzero((observed < groups.lower) | (observed > groups.upper))
-    found = [OffGroup(where[at], int(groups.count[at]), float(observed[at]), float(promised[at])) for at in off]
-    return sorted(found, key=lambda group: (group.gap > 0, -abs(group.gap)))
+    groups_off = [OffGroup(where[at], int(groups.count[at]), float(observed[at]), float(promised[at])) for at in off]
+    return sorted(groups_off, key=lambda group: (group.gap > 0, -abs(group.gap)))
 
 
 def material(off: list[OffGroup]) -> list[OffGroup]:
@@ -84,12 +88,7 @@ def material(off: list[OffGroup]) -> list[OffGroup]:
     return [group for group in off if abs(group.gap) > CLOSE]
 
 
-def differs(outcome: Outcome, off: list[OffGroup]) -> bool:
-    """Return whether the worst group says something that the average does not."""
-    return bool(off) and outcome != "too low" and not (outcome == "too high" and off[0].gap > 0)
-
-
-def group_words(groups: CoveragePlot | ReliabilityDiagram) -> str:
+def group_words(groups: Groups) -> str:
     """Say in a sentence how many groups deviate by more than chance explains."""
     order = "from small to large error bars" if isinstance(groups, CoveragePlot) else "from low to high confidence"
     off, number_of = off_groups(groups), len(groups.count)

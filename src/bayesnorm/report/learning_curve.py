@@ -95,7 +95,9 @@ class LearningCurve:
         last, steps = self.rows[-1], np.geomspace(1, TIMES[-1], 40)
         ax.plot(last * steps, [self.at(step) for step in steps], "--", color=now.model, label="the model, expected")
         ax.plot([last], [self.at(1)], "o", color=now.model, ms=8, label="the model now")
-        ax.plot([last * times for times in TIMES], [self.at(each) for each in TIMES], "o", color=now.model, mfc="none")
+        ax.plot(
+            [last * times for times in TIMES], [self.at(times) for times in TIMES], "o", color=now.model, mfc="none"
+        )
         if self.floor > 0:
             ax.axhline(self.shown(self.floor), color=now.rival, linewidth=1.4, linestyle=":", label="noise")
         for times in (1, *TIMES):

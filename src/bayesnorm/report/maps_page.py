@@ -100,10 +100,10 @@ def _verdict(report: MapsReport, level: int) -> tuple[Grade, str]:
     rest = report.right[: level + 1].sum() / max(1, report.known[: level + 1].sum())
     whole = report.right.sum() / max(1, report.known.sum())
     wrong = report.known.sum() - report.right.sum()
-    found = (report.known - report.right)[level + 1 :].sum() / max(1, wrong)
+    mistake_share = (report.known - report.right)[level + 1 :].sum() / max(1, wrong)
     # Pixels chosen at random would contain the same share of the mistakes as of all pixels.
-    grade: Grade = "good" if found >= 3 * share else "fair" if found >= 1.5 * share else "poor"
+    grade: Grade = "good" if mistake_share >= 3 * share else "fair" if mistake_share >= 1.5 * share else "poor"
     return grade, (
         f"{percent(whole)} of the pixels are right. If you check the most uncertain {percent(share)} of the pixels, "
-        f"you find {percent(found)} of the mistakes. Of the remaining pixels, {percent(rest)} are right."
+        f"you find {percent(mistake_share)} of the mistakes. Of the remaining pixels, {percent(rest)} are right."
     )

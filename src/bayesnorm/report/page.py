@@ -1,32 +1,51 @@
-"""The page about a model: its training data, how well it predicts, and how good its uncertainty is."""
+"""Write pages, and the values on the page about a model: its data, how well it predicts, and its uncertainty.
+
+Pages load nothing from the network or from other files.
+"""
 
 from __future__ import annotations
 
+import base64
+import hashlib
 import os
+from collections.abc import Sequence
+from dataclasses import dataclass
+from importlib.resources import files
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+import torch
+
+from ..errors import MissingExtraError
 from ..files import write_bytes
-from .confusions import Confusions
+from ..metrics import ece
+from .advice import advice, leak_words, more_rows_words, verdicts
+from .classification import ClassificationScores, ClassificationTest, Confusions
 from .contents import Column, Report
 from .drift_page import DriftReport, drift_context
-from .headlines import advice, leak_words, verdicts
+from .learning_curve import TIMES, LearningCurve
 from .maps_page import MapsReport, maps_context
-from .pictures import curve_picture, pictures
-from .regression import RegressionTest
-from .score_table import score_table
-from .template import rendered
-from .uncertain_rows import UncertainRows
-from .uncertainty_reasons import reason_pictures
-from .uncertainty_words import more_rows_words, uncertainty_words, unusual_words
+from .pictures import PagePicture, colour_variables, page_picture, pictures
+from .regression import RegressionScores, RegressionTest
+from .uncertain_rows import UncertainRows, reason_pictures, unusual_words
 from .verdict import SYMBOLS
-from .words import count, date, number
+from .words import column_of_numbers, count, date, duration, fraction, number, percent, shortened, unbroken
 
-# Categories that the list of columns names at most.
-MOST_CATEGORIES = 6
+# Categories that the list of columns names at most, and characters of a category.
+MOST_CATEGORIES, LONGEST_CATEGORY = 6, 30
 
 # Most columns in that list.
 MOST_COLUMNS = 200
+
+# Number of times that labels are sampled from the probabilities of the model, to compute the ECE by chance.
+REPEATS = 100
+
+# The limit of the split of uncertainty, unless networks that were trained on fewer rows were compared as well.
+SUM_ALONE = (
+    "Held-out rows confirm only the sum of the two parts, not the split. So this does not show whether more rows would "
+    "help."
+)
 
 
 def write_report(report: Report | DriftReport | MapsReport, path: str | os.PathLike[str]) -> None:
@@ -42,17 +61,54 @@ def write_report(report: Report | DriftReport | MapsReport, path: str | os.PathL
 def render(report: Report | DriftReport | MapsReport) -> str:
     """Return the page as HTML."""
     if isinstance(report, MapsReport):
-        return rendered("maps.html", script="maps.js", photos=True, **maps_context(report))
+        return _fill("maps.html", script="maps.js", photos=True, **maps_context(report))
     if isinstance(report, DriftReport):
-        return rendered("drift.html", **drift_context(report))
-    return rendered("page.html", script="page.js", **_context(report))
+        return _fill("drift.html", **drift_context(report))
+    return _fill("page.html", script="page.js", **_context(report))
+
+
+def _fill(template: str, *, script: str = "", photos: bool = False, **context: Any) -> str:
+    """Fill in a template of this folder, and return it as HTML, with the style sheet of all pages.
+
+    Args:
+        template: File name of the template.
+        script: File name of its script; "" for none.
+        photos: Whether the page contains images as data.
+        **context: All other values that it uses, by name.
+    """
+    try:
+        from jinja2 import Environment, FunctionLoader, StrictUndefined
+    except ImportError as error:
+        raise MissingExtraError("HTML reports need jinja2. Install it with: pip install jinja2") from error
+    environment = Environment(
+        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    )
+    environment.filters |= {word.__name__: word for word in (number, percent, count, duration, unbroken)}
+    code = _text(script) if script else ""
+    # The browser may run only this script, and no script from a cell of the table.
+    script_hash = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
+    page = environment.get_template(template)
+    return page.render(css=_css(), script=code, script_hash=script_hash, photos=photos, **context)
+
+
+def _css() -> str:
+    """Return the style sheet with the colours of the pictures in both themes."""
+    css = _text("page.css")
+    for theme in ("light", "dark"):
+        css = css.replace(f"/* {theme} pictures */", colour_variables(theme))
+    return css
+
+
+def _text(name: str) -> str:
+    """Read a file of this folder."""
+    return files(__package__).joinpath(name).read_text(encoding="utf-8")
 
 
 def _context(report: Report) -> dict[str, Any]:
     """Return the values that the template uses, by name."""
     test, table = report.test, report.table
-    found = verdicts(report)
-    grade, headline = advice(found)
+    answers = verdicts(report)
+    grade, headline = advice(answers)
     if report.leaks:
         grade, headline = "poor" if grade == "poor" else "fair", leak_words(report.leaks, table.target.name)
     rows = len(test)
@@ -60,7 +116,7 @@ def _context(report: Report) -> dict[str, Any]:
         "report": report,
         "title": report.title or f"{table.target.name} from {table.file}",
         "regression": isinstance(test, RegressionTest),
-        "verdicts": found,
+        "verdicts": answers,
         "grade": grade,
         "symbol": SYMBOLS[grade],
         "headline": headline,
@@ -69,13 +125,13 @@ def _context(report: Report) -> dict[str, Any]:
         "target_summary": _summary(table.target),
         "scores": score_table(test),
         "pictures": pictures(test),
-        "uncertain": UncertainRows.of(report),
+        "uncertain": UncertainRows.from_report(report),
         "reasons": reason_pictures(report),
         "unusual": 0 if test.unusual is None else int(test.unusual.sum()),
-        "confusions": None if isinstance(test, RegressionTest) else Confusions.of(test),
+        "confusions": None if isinstance(test, RegressionTest) else Confusions.from_test(test),
         "uncertainty_words": uncertainty_words(report),
         "more_rows_words": more_rows_words(report),
-        "curve": curve_picture(report.curve),
+        "curve": _curve_picture(report.curve),
         "unusual_words": unusual_words(test),
         "off_by": max(1, round(196 * (0.9 * 0.1 / rows) ** 0.5)),
         "settings": list(dict.fromkeys(name for setting in report.choice.settings for name in setting.values)),
@@ -85,7 +141,7 @@ def _context(report: Report) -> dict[str, Any]:
 def _summary(column: Column) -> str:
     """Describe the values of a column."""
     if column.kind == "category":
-        named = ", ".join(name if len(name) <= 30 else name[:29] + "…" for name in column.categories[:MOST_CATEGORIES])
+        named = ", ".join(shortened(name, LONGEST_CATEGORY) for name in column.categories[:MOST_CATEGORIES])
         more = ", …" if len(column.categories) > MOST_CATEGORIES else ""
         return (
             f"{count(len(column.categories), 'category', 'categories')}: {named}{more}"
@@ -97,3 +153,130 @@ def _summary(column: Column) -> str:
     shown = date if column.kind == "date" else number
     middle = "" if column.median is None else f", median {shown(column.median)}"
     return f"{shown(column.low)} to {shown(column.high)}{middle}"
+
+
+def _curve_picture(curve: LearningCurve | None) -> tuple[PagePicture, ...]:
+    """Draw how the error falls with the number of rows; nothing without a learning curve."""
+    if curve is None:
+        return ()
+    caption = (
+        "Squares show single networks in cross-validation, trained on fewer rows and on all. The full circle is the "
+        f"model on the held-out rows. The dashed line shows what to expect from {TIMES[0]} and {TIMES[1]} times as "
+        "many rows."
+    )
+    if curve.floor > 0:
+        caption += " The dotted line is noise that these columns do not explain, however many rows there are."
+    return (page_picture("rows", curve, caption),)
+
+
+def uncertainty_words(report: Report) -> str:
+    """Say how large the uncertainty is and where it comes from, on average over the test rows."""
+    test = report.test
+    limit = f" {SUM_ALONE}" if report.curve is None else ""
+    # Not where the learning curve shows the contrary.
+    reducible = ": more data could reduce it" if report.curve is None or report.curve.helps else ""
+    if isinstance(test, RegressionTest):
+        total = float((test.std**2).mean())
+        share = float((test.epistemic_std**2).mean()) / total if total > 0 else 0.0
+        least, middle, most = (number(float(value), 3) for value in np.quantile(test.std, (0, 0.5, 1)))
+        return (
+            f"The error bars (one standard deviation) are between ± {least} and ± {most}, with a median of ± {middle}. "
+            f"{percent(share)} of the predicted variance is epistemic{reducible}. The rest is noise in "
+            f"the target.{limit}"
+        )
+    if test.mutual_information is None:
+        return ""
+    total = float(test.entropy.mean())
+    share = float(test.mutual_information.mean()) / total if total > 0 else 0.0
+    sure, unsure = float(np.median(test.confidence)), float(test.confidence.min())
+    return (
+        f"The probability of the predicted class is {percent(sure, 1)} in the median row and {percent(unsure, 1)} in "
+        f"the least certain row. {percent(share)} of the uncertainty (entropy) is epistemic{reducible}. "
+        f"The rest is overlap between the classes.{limit}"
+    )
+
+
+@dataclass(frozen=True)
+class ScoreTable:
+    """The table of scores, as texts.
+
+    Args:
+        names: Names of the columns: the model first, then the baselines.
+        rows: For every score its name, what it means, and one text per column.
+        note: Sentences that explain the baselines.
+    """
+
+    names: tuple[str, ...]
+    rows: tuple[tuple[str, str, tuple[str, ...]], ...]
+    note: str
+
+
+def score_table(test: RegressionTest | ClassificationTest) -> ScoreTable:
+    """Return the table of all scores on the test rows."""
+    return _regression_table(test) if isinstance(test, RegressionTest) else _classification_table(test)
+
+
+def _regression_table(test: RegressionTest) -> ScoreTable:
+    scores = list(test.scores().values())
+    level = percent(test.level)
+    r2 = ["–" if score.r2 != score.r2 else fraction(score.r2, 3) for score in scores]
+    shares = [score.normalised_crps for score in scores]
+    percents = ["–" if share is None else f"{fraction(share, 1)} %" for share in shares]
+    coverage = [percent(score.coverage, 1) for score in scores]
+    skill = "0 % is one constant error bar, 100 % the ideal error bar for every row; higher is better"
+    return ScoreTable(
+        ("This model", "Constant error bar", "Average"),
+        (
+            ("RMSE", "typical error, in the units of the target; lower is better", _texts(scores, "rmse")),
+            ("R²", "share of the variation explained; 1 is best", tuple(r2)),
+            (
+                "CRPS",
+                "error that counts prediction and error bar together, in the units of the target; lower is better",
+                _texts(scores, "crps"),
+            ),
+            ("Uncertainty skill", skill, tuple(percents)),
+            ("PLL", "predictive log likelihood per row, in nats; higher is better", _texts(scores, "pll")),
+            (f"{level} coverage", f"share of targets inside their intervals; {level} is ideal", tuple(coverage)),
+        ),
+        "Constant error bar: the same predictions, with one error bar for all rows, chosen on validation rows. "
+        "Average: the average of the training rows as the answer for every row, with their standard deviation as error "
+        "bar. Uncertainty skill is the normalised CRPS.",
+    )
+
+
+def _classification_table(test: ClassificationTest) -> ScoreTable:
+    scores = list(test.scores().values())
+    right = [percent(score.accuracy, 1) for score in scores]
+    gap = (
+        "expected calibration error: mean gap between confidence and accuracy, 0 to 1; lower is better. "
+        f"Honest probabilities would score about {number(ece_by_chance(test), 2)} here by chance"
+    )
+    return ScoreTable(
+        ("This model", "Class frequencies"),
+        (
+            ("Accuracy", "share of rows that are right; higher is better", tuple(right)),
+            ("NLL", "negative log likelihood of the true class, in nats; lower is better", _texts(scores, "nll")),
+            ("Brier", "squared error of the probabilities, 0 to 2; lower is better", _texts(scores, "brier")),
+            ("ECE", gap, _texts(scores, "ece")),
+        ),
+        "Class frequencies: the shares of the classes in the training rows, as probabilities for every row.",
+    )
+
+
+def _texts(scores: Sequence[RegressionScores | ClassificationScores], name: str) -> tuple[str, ...]:
+    """Write one score of all columns, with the decimals that the model needs."""
+    values = [getattr(score, name) for score in scores]
+    return tuple(column_of_numbers(values, like=values[:1]))
+
+
+def ece_by_chance(test: ClassificationTest) -> float:
+    """Return the mean ECE of the model if labels were sampled from its probabilities."""
+    generator = np.random.default_rng(0)
+    predictive = test.predictive()
+    edges = test.probs.cumsum(1)
+    samples = generator.random((REPEATS, len(test), 1)) * edges[None, :, -1:]
+    errors = []
+    for sample in samples:
+        labels = torch.from_numpy((sample > edges).sum(1))
+        errors.append(float(ece(predictive, labels)))
+    return float(np.mean(errors))

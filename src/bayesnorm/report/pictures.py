@@ -1,26 +1,24 @@
-"""The pictures of a report, each with a title and a caption."""
+"""The pictures of a report, each with a title and a caption.
+
+They are drawn once for light and dark pages: the style sheet sets their colours.
+"""
 
 from __future__ import annotations
 
+import re
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal, Protocol
+from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from ..plots import (
-    CalibrationPlot,
-    EntropyPlot,
-    Plot,
-    RetentionPlot,
-    UncertaintyErrorPlot,
-    style,
-)
-from .classification import ClassificationTest, one_draw
+from ..plots import CalibrationPlot, EntropyPlot, Plot, RetentionPlot, UncertaintyErrorPlot, figure_svg, style
+from ..plots.thinning import spread_out
+from .arrays import Array
+from .classification import ClassificationTest, one_sample
 from .groups import confidence_groups, coverage_groups, group_words
-from .learning_curve import TIMES, LearningCurve
-from .predicted_true import MOST_POINTS, PredictedTruePlot, ResidualPlot
 from .regression import RegressionTest
-from .themed_svg import themed_svg
 from .verdict import LITTLE
 from .words import fraction, percent
 
@@ -30,10 +28,15 @@ if TYPE_CHECKING:
 # Width and height in inches: small enough that words stay legible on a phone.
 SIZE = (4.7, 3.9)
 
+# Most points and intervals in a picture of predictions.
+MOST_POINTS, MOST_INTERVALS = 600, 150
+
 # Names of what rows are ranked by.
 BY_STD, BY_ENTROPY = "error bar", "entropy"
 
 RETENTION = "Without the most uncertain rows, the error should fall"
+
+COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 
 Group = Literal["prediction", "uncertainty", "rows", "reasons", "drift"]
 
@@ -126,7 +129,7 @@ def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
         {BY_ENTROPY: test.entropy}, wrong.astype(float), score="error rate", unit="%", title=RETENTION
     )
     parts = {
-        name: one_draw(test.probs[which]) for name, which in (("right", test.right), ("wrong", wrong)) if which.any()
+        name: one_sample(test.probs[which]) for name, which in (("right", test.right), ("wrong", wrong)) if which.any()
     }
     entropy = EntropyPlot.of(parts, title="Mistakes should have more uncertainty")
     return (
@@ -152,20 +155,6 @@ def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
             f"the dotted line, the better the uncertainty finds mistakes. {_gain(retention, BY_ENTROPY)}",
         ),
     )
-
-
-def curve_picture(curve: LearningCurve | None) -> tuple[PagePicture, ...]:
-    """Draw how the error falls with the number of rows; nothing without a learning curve."""
-    if curve is None:
-        return ()
-    caption = (
-        "Squares show single networks in cross-validation, trained on fewer rows and on all. The full circle is the "
-        f"model on the held-out rows. The dashed line shows what to expect from {TIMES[0]} and {TIMES[1]} times as "
-        "many rows."
-    )
-    if curve.floor > 0:
-        caption += " The dotted line is noise that these columns do not explain, however many rows there are."
-    return (page_picture("rows", curve, caption),)
 
 
 def _correlation(plot: UncertaintyErrorPlot) -> str:
@@ -204,3 +193,113 @@ def _draw(plot: Plot) -> Axes:
         handles, labels = ax.get_legend_handles_labels()
         figure.legend(handles, labels, loc="outside lower center", ncols=2, frameon=False, fontsize="small")
     return ax
+
+
+def themed_svg(draw: Callable[[], Axes], label: str, prefix: str) -> str:
+    """Return the picture as an `<svg>` element whose colours are CSS variables, which `colour_variables` sets.
+
+    Args:
+        draw: Function that draws the picture in the current theme.
+        label: Description of the picture for screen readers.
+        prefix: Text at the start of its ids.
+    """
+    with style.theme("light", transparent=True):
+        text = figure_svg(draw(), prefix=prefix)
+    themed = _light_to_dark()
+    text = COLOUR.sub(lambda match: _variable(match[0], themed), text)
+    return re.sub(r'aria-label="[^"]*"', lambda _: f"aria-label={quoteattr(label)}", text, count=1)
+
+
+def colour_variables(theme: str) -> str:
+    """Return CSS declarations of the variables for "light" or "dark"."""
+    pairs = _light_to_dark().items()
+    return "".join(f"--{light[1:]}:{light if theme == 'light' else dark};" for light, dark in pairs)
+
+
+def _variable(colour: str, themed: dict[str, str]) -> str:
+    """Return the CSS variable of a colour, or the colour if themes do not change it."""
+    return f"var(--{colour[1:].lower()})" if colour.lower() in themed else colour
+
+
+def _light_to_dark() -> dict[str, str]:
+    """Return the dark colour for every light one."""
+    light, dark = style.THEMES["light"], style.THEMES["dark"]
+    names = ("ink", "faint", "grid", "dots", "model", "backdrop", "rival", "paper")
+    pairs = [(getattr(light, name), getattr(dark, name)) for name in names]
+    pairs += list(zip(light.series, dark.series, strict=True))
+    return {one.lower(): other.lower() for one, other in reversed(pairs)}
+
+
+@dataclass(frozen=True)
+class PredictedRows:
+    """Targets and predictions of test rows, (points,), evenly spaced in the order of the predictions.
+
+    Args:
+        mean, lower, upper: Means and intervals of the predictives.
+        y: The targets.
+    """
+
+    mean: Array
+    lower: Array
+    upper: Array
+    y: Array
+
+    @classmethod
+    def from_test(cls, test: RegressionTest) -> Self:
+        """Select some of the test rows."""
+        order = np.argsort(test.mean, kind="stable")[spread_out(len(test), MOST_POINTS)]
+        return cls(test.mean[order], test.lower[order], test.upper[order], test.y[order])
+
+    def draw_points(self, ax: Axes, height: Array) -> None:
+        """Draw points, and crosses for targets outside their intervals."""
+        now = style.current()
+        inside = (self.lower <= self.y) & (self.y <= self.upper)
+        held: dict[str, Any] = {"ms": 4, "mew": 0, "alpha": 0.75, "color": now.model, "label": "inside its interval"}
+        ax.plot(self.mean[inside], height[inside], "o", **held)
+        ax.plot(self.mean[~inside], height[~inside], "x", ms=5, mew=1.4, color=now.rival, label="outside")
+
+
+class PredictedTruePlot(PredictedRows):
+    """Targets against predictions."""
+
+    title = "Predictions should lie on the diagonal"
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw into `ax` or a new figure: a point for every row, with its interval as a horizontal line."""
+        now = style.current()
+        ax = style.axes(ax, style.SQUARE)
+        ends = [min(self.y.min(), self.mean.min()), max(self.y.max(), self.mean.max())]
+        some = spread_out(len(self.y), MOST_INTERVALS)
+        # One broken line for all intervals keeps the file small. Infinite intervals run to the edge of the picture.
+        seen = np.concatenate([ends, self.lower[np.isfinite(self.lower)], self.upper[np.isfinite(self.upper)]])
+        room = 0.05 * (seen.max() - seen.min())
+        edges = seen.min() - room, seen.max() + room
+        lower, upper = (np.clip(end[some], *edges) for end in (self.lower, self.upper))
+        across = np.stack([lower, upper, np.full(len(some), np.nan)], axis=1).ravel()
+        ax.plot(across, np.repeat(self.y[some], 3), color=now.backdrop, linewidth=0.8, alpha=0.6, label="interval")
+        ax.plot(ends, ends, color=now.ink, linewidth=1.0, linestyle="--", label="perfect")
+        self.draw_points(ax, self.y)
+        if room > 0:
+            ax.set_xlim(*edges)
+        ax.set_xlabel("predicted")
+        ax.set_ylabel("true")
+        style.legend(ax, loc="upper left")
+        return ax
+
+
+class ResidualPlot(PredictedRows):
+    """Errors against predictions."""
+
+    title = "The errors should have no pattern"
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw into `ax`, or into a new figure."""
+        ax, error = style.axes(ax, style.SQUARE), self.y - self.mean
+        ax.axhline(0.0, color=style.current().ink, linewidth=1.0, linestyle="--")
+        self.draw_points(ax, error)
+        reach = 1.05 * float(np.abs(error).max()) or 1.0
+        ax.set_ylim(-reach, reach)
+        ax.set_xlabel("predicted")
+        ax.set_ylabel("true minus predicted")
+        style.legend(ax, loc="best")
+        return ax

@@ -135,7 +135,7 @@ class RegressionTest:
                 f"predictive must have one output per row, got means of shape {tuple(predictive.mean.shape)}."
             )
         lower, upper = interval or map(flat, predictive.interval(level))
-        seen = np.asarray(train_y, dtype=np.float64).reshape(-1)
+        train = np.asarray(train_y, dtype=np.float64).reshape(-1)
         return cls(
             y=flat(target),
             mean=flat(predictive.mean),
@@ -145,9 +145,9 @@ class RegressionTest:
             lower=lower,
             upper=upper,
             pit=flat(pit(predictive, target)),
-            log_density=flat(pll_points(predictive, target, floor=VARIANCE_FLOOR * (float(seen.var()) or 1.0))),
-            train_mean=float(seen.mean()),
-            train_std=float(seen.std()),
+            log_density=flat(pll_points(predictive, target, floor=VARIANCE_FLOOR * (float(train.var()) or 1.0))),
+            train_mean=float(train.mean()),
+            train_std=float(train.std()),
             constant_std=float(constant_variance) ** 0.5,
             level=level,
             unusual=None if unusual is None else np.asarray(unusual),

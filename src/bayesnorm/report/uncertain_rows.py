@@ -1,16 +1,22 @@
-"""The rows with the most uncertain predictions, as a table for the page."""
+"""The most uncertain rows: a table for the page, and charts of the columns that cause their uncertainty."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import TYPE_CHECKING
 
 import numpy as np
 
+from ..plots import style
 from .arrays import Array
 from .classification import ClassificationTest
-from .contents import Column, Report
+from .contents import Column, Report, RowReasons, UncertaintyReasons
+from .pictures import PagePicture, page_picture
 from .regression import RegressionTest
-from .words import column_of_numbers, date, fraction, number, percent
+from .words import column_of_numbers, count, date, fraction, number, percent, shortened
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
 
 # Most and fewest rows of the table, and the number of cells above which it gets shorter.
 MOST_ROWS, FEWEST_ROWS, MOST_CELLS = 300, 50, 9000
@@ -20,6 +26,12 @@ MOST_COLUMNS = 60
 
 # Most characters in a cell.
 LONGEST = 60
+
+# Rows with a chart. With the chart of all rows, they fill a page of two or three columns.
+MOST_CHARTS = 5
+
+# Bars in a chart, and characters in the label of a bar and in its value.
+MOST_BARS, LONGEST_LABEL, LONGEST_VALUE = 6, 24, 12
 
 # Whole numbers below this are written in full.
 LARGEST_WHOLE = 1e15
@@ -64,24 +76,25 @@ class UncertainRows:
     also_unusual: int
 
     @classmethod
-    def of(cls, report: Report) -> UncertainRows:
+    def from_report(cls, report: Report) -> UncertainRows:
         """Return the table for a report."""
         test = report.test
         shown = report.table.columns[:MOST_COLUMNS]
         most = min(MOST_ROWS, max(FEWEST_ROWS, MOST_CELLS // (len(shown) + 8)))
-        order, also = _chosen(test, most)
+        order, also = _choose_rows(test, most)
         answers = _regression(test, order) if isinstance(test, RegressionTest) else _classification(test, order)
         answers = {"Row": [TableCell(str(report.rows.numbers[at])) for at in order], **answers}
         if test.unusual is not None:
             reasons = report.rows.reasons or ["unusual"] * len(test)
             answers[UNUSUAL] = [
-                TableCell(_short(f"⚠ {reasons[at]}") if test.unusual[at] else "", numeric=False) for at in order
+                TableCell(shortened(f"⚠ {reasons[at]}", LONGEST) if test.unusual[at] else "", numeric=False)
+                for at in order
             ]
         notes = [_notes(report, at) for at in order]
         inputs = [
             [
-                _input(column, report.rows.values[at][place], own.get(column.name, ""))
-                for at, own in zip(order, notes, strict=True)
+                _input_cell(column, report.rows.values[at][place], row_notes.get(column.name, ""))
+                for at, row_notes in zip(order, notes, strict=True)
             ]
             for place, column in enumerate(shown)
         ]
@@ -94,7 +107,7 @@ class UncertainRows:
         )
 
 
-def _chosen(test: RegressionTest | ClassificationTest, most: int) -> tuple[list[int], int]:
+def _choose_rows(test: RegressionTest | ClassificationTest, most: int) -> tuple[list[int], int]:
     """Choose the most uncertain rows. Up to a third of the places go to unusual rows that are less uncertain.
 
     Returns their indices, the most uncertain first, and how many were chosen only because they are unusual.
@@ -103,8 +116,8 @@ def _chosen(test: RegressionTest | ClassificationTest, most: int) -> tuple[list[
     if test.unusual is None or len(order) <= most:
         return order[:most].tolist(), 0
     ranks = np.arange(len(order))
-    kept = most - most // 3
-    strange = ranks[kept:][test.unusual[order[kept:]]][: most // 3]
+    surely = most - most // 3
+    strange = ranks[surely:][test.unusual[order[surely:]]][: most // 3]
     ordinary = np.setdiff1d(ranks, strange)[: most - len(strange)]
     taken = np.sort(np.concatenate([ordinary, strange]))
     return order[taken].tolist(), int((taken != ranks[:most]).sum())
@@ -137,13 +150,13 @@ def _classification(test: ClassificationTest, order: list[int]) -> dict[str, lis
     most = float(np.log(len(test.classes))) or 1.0
     uncertainty = column_of_numbers(test.entropy[order].tolist(), 3)
     return {
-        "Predicted": [TableCell(_short(test.classes[test.label[at]]), numeric=False) for at in order],
+        "Predicted": [TableCell(shortened(test.classes[test.label[at]], LONGEST), numeric=False) for at in order],
         "Probability": [TableCell(f"{fraction(100 * test.confidence[at], 1)} %") for at in order],
         "Entropy (nats)": [
             TableCell(text, bar=min(1.0, float(test.entropy[at]) / most))
             for text, at in zip(uncertainty, order, strict=True)
         ],
-        "True": [TableCell(_short(test.classes[test.y[at]]), numeric=False) for at in order],
+        "True": [TableCell(shortened(test.classes[test.y[at]], LONGEST), numeric=False) for at in order],
         "Right": [TableCell("yes" if test.right[at] else "✗ no", numeric=False) for at in order],
     }
 
@@ -152,21 +165,21 @@ def _notes(report: Report, at: int) -> dict[str, str]:
     """Return the columns that make a row unusual, with the reasons."""
     if report.test.unusual is None or not report.test.unusual[at] or not report.rows.reasons:
         return {}
-    found = {}
+    notes = {}
     for part in report.rows.reasons[at].split("; "):
         named = [column.name for column in report.table.columns if part.startswith(f"{column.name} ")]
         if named:
             longest = max(named, key=len)
-            found[longest] = part.removeprefix(f"{longest} ")
-    return found
+            notes[longest] = part.removeprefix(f"{longest} ")
+    return notes
 
 
-def _input(column: Column, value: object, note: str) -> TableCell:
+def _input_cell(column: Column, value: object, note: str) -> TableCell:
     """Return the cell of an input, marked if it makes its row unusual."""
-    return TableCell(_short(input_text(column, value)), note, numeric=column.kind == "number")
+    return TableCell(shortened(_input_text(column, value), LONGEST), note, numeric=column.kind == "number")
 
 
-def input_text(column: Column, value: object) -> str:
+def _input_text(column: Column, value: object) -> str:
     """Write the value of an input."""
     if column.kind == "date" and isinstance(value, float):
         return date(value)
@@ -177,5 +190,121 @@ def input_text(column: Column, value: object) -> str:
     return shown if isinstance(shown, str) else number(shown, 6).replace(",", "")
 
 
-def _short(text: str) -> str:
-    return text if len(text) <= LONGEST else text[: LONGEST - 1] + "…"
+def unusual_words(test: RegressionTest | ClassificationTest) -> str:
+    """Say how many rows are unusual compared with the training data, and how well they are predicted; "" if unknown."""
+    if test.unusual is None:
+        return ""
+    rows = int(test.unusual.sum())
+    if rows == 0:
+        return "No held-out row is unusual compared with the training data."
+    if rows == len(test):
+        all_rows = "The only held-out row is" if rows == 1 else f"All {count(rows, 'held-out row')} are"
+        return f"{all_rows} unusual compared with the training data."
+    are = "is" if rows == 1 else "are"
+    if isinstance(test, RegressionTest):
+        error = np.abs(test.y - test.mean)
+        here, others = (number(float(error[which].mean()), 3) for which in (test.unusual, ~test.unusual))
+        compared = f"Their mean absolute error is {here}; for the other rows it is {others}."
+    else:
+        here, others = (percent(float(test.right[which].mean())) for which in (test.unusual, ~test.unusual))
+        compared = f"{here} of them are right; of the other rows, {others} are."
+    return f"{count(rows, 'held-out row')} {are} unusual compared with the training data. {compared}"
+
+
+@dataclass(frozen=True)
+class Bars:
+    """Named bars on both sides of 0.
+
+    Args:
+        title: Title, which states the result.
+        names: Labels of the bars, from the top.
+        shares: Lengths of the bars.
+        axis: Label of the axis.
+        usual: Whether the first bar is the typical row, which gets a muted colour.
+    """
+
+    title: str
+    names: tuple[str, ...]
+    shares: tuple[float, ...]
+    axis: str
+    usual: bool = False
+
+    def draw(self, ax: Axes | None = None) -> Axes:
+        """Draw into `ax` or a new figure."""
+        ax, now = style.axes(ax), style.current()
+        place = np.arange(len(self.names))[::-1]
+        colours = [now.rival if share >= 0 else now.model for share in self.shares]
+        if self.usual:
+            colours[0] = now.dots
+        ax.barh(place, self.shares, 0.7, color=colours)
+        ax.grid(visible=False)
+        ax.axvline(0, color=now.faint, linewidth=1)
+        for at, share in zip(place, self.shares, strict=True):
+            side = {"ha": "left" if share >= 0 else "right", "va": "center", "color": now.ink, "fontsize": "medium"}
+            style.annotate(ax, percent(round(share, 2) + 0.0), (share, at), (4 if share >= 0 else -4, 0), **side)
+        # Space for the numbers beside the longest bars.
+        low, high = min(0.0, *self.shares), max(0.0, *self.shares)
+        width = high - low or 1.0
+        ax.set_xlim(low - 0.28 * width * (low < 0), high + 0.2 * width)
+        # A dollar sign would start a formula.
+        ax.set_yticks(place, [name.replace("$", r"\$") for name in self.names])
+        ax.tick_params(axis="y", length=0, labelsize="medium")
+        ax.set_xticks([])  # every bar has a number
+        ax.spines[["left", "bottom"]].set_visible(False)
+        ax.set_xlabel(self.axis)
+        style.headline(ax, self.title.replace("$", r"\$"))
+        return ax
+
+
+def reason_pictures(report: Report) -> tuple[PagePicture, ...]:
+    """Draw the most common reasons, and those of the most uncertain rows; nothing if no reasons are known."""
+    if report.reasons is None:
+        return ()
+    rows = [_row_picture(report, row, place) for place, row in enumerate(report.reasons.rows[:MOST_CHARTS])]
+    return (_overall_picture(report.reasons), *rows)
+
+
+def _overall_picture(reasons: UncertaintyReasons) -> PagePicture:
+    """Draw how often each column is the main cause."""
+    names, shares = list(reasons.first), list(reasons.first.values())
+    if not names:
+        names, shares = ["no column"], [1.0]
+    causes = names[:1] if shares[0] > 0.5 else names[:2]
+    title = f"The most frequent main cause is {' or '.join(causes)}"
+    if len(names) > MOST_BARS:
+        rest = sum(shares[MOST_BARS - 1 :])
+        names, shares = [*names[: MOST_BARS - 1], "other columns"], [*shares[: MOST_BARS - 1], rest]
+    caption = (
+        f"The column that adds most to the epistemic uncertainty, for the {count(reasons.explained, 'row')} where it "
+        "is largest."
+    )
+    plot = Bars(title, tuple(shortened(name, LONGEST_LABEL) for name in names), tuple(shares), "share of rows")
+    return page_picture("reasons", plot, caption, "Reasons")
+
+
+def _row_picture(report: Report, reasons: RowReasons, place: int) -> PagePicture:
+    """Draw how much the columns of a row add to its uncertainty."""
+    names, shares, values = report.rows.names, np.array(reasons.shares), report.rows.values[reasons.row]
+    order = np.argsort(-np.abs(shares), kind="stable")
+    shown = order[: MOST_BARS - (len(order) > MOST_BARS)]
+    shown = shown[np.argsort(-shares[shown], kind="stable")]
+    labels, lengths = ["a typical row"], [1 - float(shares.clip(0).sum())]
+    for at in shown:
+        value = shortened(_input_text(report.table.columns[at], values[at]), LONGEST_VALUE)
+        labels.append(f"{shortened(names[at], LONGEST_LABEL - 2 - len(value))}: {value}")
+        lengths.append(float(shares[at]))
+    if len(order) > len(shown):
+        labels.append("other columns")
+        lengths.append(float(shares.sum() - shares[shown].sum()))
+    title = (
+        f"Row {report.rows.numbers[reasons.row]}: {f'mainly {reasons.words}' if reasons.words else 'no single column'}"
+    )
+    plot = Bars(title, tuple(labels), tuple(lengths), "share of the epistemic uncertainty", usual=True)
+    total, usual = reasons.total, reasons.baseline
+    if isinstance(report.test, RegressionTest):
+        caption = (
+            f"The epistemic standard deviation is {number(total**0.5, 3)}; for a typical row, {number(usual**0.5, 3)}."
+        )
+    else:
+        caption = f"The mutual information is {number(total, 3)} nats; for a typical row, {number(usual, 3)}."
+    return page_picture("reasons", plot, caption, f"Reasons{place}")

@@ -1,4 +1,4 @@
-"""The form of a verdict, and the limits that all verdicts share.
+"""The form of a verdict, and the limits that verdicts share.
 
 Every verdict allows for chance: what few rows cannot show is called neither good nor poor. It also looks at the size
 of a gain: a gain that is statistically significant but small is called small.
@@ -11,7 +11,6 @@ from typing import Literal
 
 Grade = Literal["good", "fair", "poor"]
 Topic = Literal["prediction", "honesty", "usefulness"]
-Outcome = Literal["as promised", "too low", "slightly low", "too high", "group off", "few rows"]
 
 # Share of the baseline's errors (variance, or wrong rows) that a good model has to remove.
 HALF = 0.5
@@ -25,28 +24,11 @@ LITTLE = 0.2
 # Error bars that lower the CRPS by less than this, against one constant error bar, tell only little either.
 LITTLE_CRPS = 0.03
 
-# A share below the promised one by more than chance, but by no more than this, is only slightly too low.
-NEAR = 0.03
-
-# A group whose share is this close to the promised one is good enough, also if the difference is significant.
-CLOSE = 0.02
-
-# The same for the share of all rows.
-NEGLIGIBLE = 0.01
-
 # With fewer rows, no share is called honest: almost any share would pass.
 FEW = 30
 
 WORDS: dict[Grade, str] = {"good": "Yes", "fair": "Partly", "poor": "No"}
 SYMBOLS: dict[Grade, str] = {"good": "✓", "fair": "!", "poor": "✗"}
-GRADES: dict[Outcome, Grade] = {
-    "as promised": "good",
-    "too low": "poor",
-    "slightly low": "fair",
-    "too high": "fair",
-    "group off": "fair",
-    "few rows": "fair",
-}
 
 
 @dataclass(frozen=True)
@@ -93,23 +75,3 @@ class Verdict:
 def on_line(value: float) -> float:
     """Return the value, limited to the range from 0 to 1."""
     return min(1.0, max(0.0, float(value)))
-
-
-def judge_share(held: int, least: int, most: int, rows: int, off: float, group_off: bool) -> Outcome:
-    """Judge whether as many rows hold as were promised, on average and in groups.
-
-    Args:
-        held: Number of rows that hold.
-        least, most: Fewest and most of them that chance alone explains.
-        rows: Number of all rows.
-        off: Share that holds minus the share that was promised.
-        group_off: Whether the share of a group is off by more than chance explains.
-    """
-    exact = least <= held <= most or abs(off) <= NEGLIGIBLE
-    if held < least and not exact:
-        return "too low" if -off > NEAR else "slightly low"
-    if held > most and not exact:
-        return "too high"
-    if group_off:
-        return "group off"
-    return "few rows" if rows < FEW else "as promised"

@@ -50,6 +50,16 @@ def listed(parts: Sequence[str]) -> str:
     return " and ".join([", ".join(parts[:-1]), parts[-1]] if len(parts) > 1 else parts)
 
 
+def capital(text: str) -> str:
+    """Return a text with a capital first letter."""
+    return text[0].upper() + text[1:]
+
+
+def shortened(text: str, longest: int) -> str:
+    """Return a text of at most `longest` characters, with "…" at the end if it was longer."""
+    return text if len(text) <= longest else f"{text[: longest - 1]}…"
+
+
 def duration(seconds: float) -> str:
     """Write a time: 12 s, 3.5 minutes, 2 hours."""
     if seconds < 100:
@@ -65,13 +75,13 @@ def column_of_numbers(values: Iterable[float], digits: int = 3, like: Iterable[f
         digits: Number of significant digits of their median, which sets the decimals.
         like: Numbers whose median sets the decimals instead.
     """
-    given = list(values)
-    sizes = [abs(value) for value in (list(like) or given) if value and math.isfinite(value)]
+    numbers = list(values)
+    sizes = [abs(value) for value in (list(like) or numbers) if value and math.isfinite(value)]
     middle = median(sizes) if sizes else 1.0
     if not LEAST <= middle < LARGEST:
-        return [number(value, digits) for value in given]
+        return [number(value, digits) for value in numbers]
     decimals = max(0, digits - 1 - math.floor(math.log10(middle)))
-    return [number(value) if math.isinf(value) else f"{value:,.{decimals}f}".replace("-", "−") for value in given]
+    return [number(value) if math.isinf(value) else f"{value:,.{decimals}f}".replace("-", "−") for value in numbers]
 
 
 def unbroken(text: str) -> str:

@@ -1,0 +1,202 @@
+"""What to do with a model: one sentence that sums up its three verdicts, the next steps, and whether more rows help."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+import numpy as np
+
+from .classification import ClassificationTest
+from .contents import Report
+from .honesty import honesty
+from .learning_curve import LearningCurve
+from .regression import RegressionTest
+from .skill import never_found, prediction, usefulness
+from .verdict import FEW, Grade, Verdict
+from .words import TOO_FEW, capital, count, listed, number
+
+# Columns that a sentence names at most.
+MOST_NAMED = 4
+
+# Rows that a sentence names at most: those to be checked first, and examples of those to collect.
+MOST_CHECKED, MOST_COLLECTED = 5, 3
+
+# If more than this share of the held-out rows is unusual, that is the main problem.
+MOST_UNUSUAL = 0.5
+
+# Words that are not repeated in one sentence.
+ERROR_BARS = "its error bars "
+
+NOTHING = "Nothing is needed."
+
+
+def verdicts(report: Report) -> tuple[Verdict, ...]:
+    """Return the verdicts: whether it predicts well, whether its uncertainty is honest, and whether it is useful."""
+    answers = [judge(report.test) for judge in (prediction, honesty, usefulness)]
+    return tuple(replace(verdict, next_step=next_step(verdict, report)) for verdict in answers)
+
+
+def advice(answers: Sequence[Verdict]) -> tuple[Grade, str]:
+    """Return a grade for the whole model, and one or two sentences on what to do with it.
+
+    Args:
+        answers: The verdicts on prediction, honesty and usefulness, in this order.
+    """
+    predicts, honest, useful = answers
+    if predicts.grade == "poor":
+        return "poor", f"Do not rely on this model: {predicts.clause}."
+    if honest.grade == "poor":
+        others = capital(_joined((predicts, useful)))
+        return "poor", f"Do not trust this model’s uncertainty: {honest.clause}. {others}."
+    if all(verdict.grade == "good" for verdict in answers):
+        return "good", f"You can rely on this model: {_joined(answers)}."
+    return "fair", f"Use this model with care: {_joined(answers)}."
+
+
+def _joined(answers: Sequence[Verdict]) -> str:
+    """Join the clauses of verdicts: first what is good, then what is not."""
+    good = [verdict.clause for verdict in answers if verdict.grade == "good"]
+    other = [verdict.clause for verdict in answers if verdict.grade != "good"]
+    text = ", but ".join(listed(_merged(clauses)) for clauses in (good, other) if clauses)
+    first, *rest = text.split(ERROR_BARS)
+    return f"{first}{ERROR_BARS}{'they '.join(rest)}" if rest else text
+
+
+def _merged(clauses: Sequence[str]) -> list[str]:
+    """Merge clauses that say that the rows are too few."""
+    few = [clause for clause in clauses if TOO_FEW in clause]
+    if len(few) < 2:
+        return list(clauses)
+    merged = f" or {TOO_FEW.split()[-1]} ".join([few[0], *(clause.split(f"{TOO_FEW} ")[1] for clause in few[1:])])
+    return [merged, *(clause for clause in clauses if clause not in few)]
+
+
+def leak_words(leaks: Mapping[str, str], target: str) -> str:
+    """Say what to do about columns that reveal the target.
+
+    Args:
+        leaks: How each of them does, as the rest of a sentence "It ...", by name.
+        target: Name of the target.
+    """
+    names = list(leaks)
+    if len(names) == 1:
+        return (
+            f"Check the column {names[0]} first: it {leaks[names[0]]}. If it is computed from {target}, or known only "
+            f"after {target}, all results below are too good to be true. Then train again without it."
+        )
+    shown = names if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
+    return (
+        f"Check the columns {listed(shown)} first: each of them alone reveals {target}. If they are computed from "
+        f"{target}, or known only after {target}, all results below are too good to be true. Then train again without "
+        "them."
+    )
+
+
+def next_step(verdict: Verdict, report: Report) -> str:
+    """Return what to do next, in whole sentences."""
+    steps = {"prediction": _prediction_step, "honesty": _honesty_step, "usefulness": _usefulness_step}
+    return verdict.next_step or steps[verdict.topic](verdict, report)
+
+
+def _prediction_step(verdict: Verdict, report: Report) -> str:
+    """Say how to get better predictions."""
+    test, target = report.test, report.table.target.name
+    missed = never_found(test) if isinstance(test, ClassificationTest) else {}
+    if missed:
+        rows = f"Collect more rows of {listed([f'“{name}”' for name in missed])}"
+        return f"{rows}, or add columns that separate them from the other rows."
+    curve = report.curve
+    if verdict.grade == "good":
+        if curve is None or not curve.helps:
+            return NOTHING
+        words = twice_words(curve)
+        return f"{NOTHING} But {words[0].lower()}{words[1:]}."
+    if len(test) < FEW:
+        return f"First collect more rows with a known {target}."
+    if curve is not None:
+        if curve.helps:
+            return f"Collect more rows. {twice_words(curve)}. Columns that are related to {target} may also help."
+        return f"Add columns that are related to {target}. More rows like these would hardly help."
+    if verdict.grade == "poor":
+        return f"Add columns that are related to {target}. More rows may also help."
+    return f"Add columns that are related to {target}, or collect more rows."
+
+
+def _honesty_step(verdict: Verdict, report: Report) -> str:
+    """Say how far to trust error bars or probabilities, and how to check them."""
+    test, target = report.test, report.table.target.name
+    if verdict.grade == "good":
+        return NOTHING
+    if verdict.grade == "poor" and test.unusual is not None and test.unusual.mean() > MOST_UNUSUAL:
+        return (
+            f"{int(test.unusual.sum()):,} of {count(len(test), 'held-out row')} are unusual compared with the training "
+            "rows, which no model can foresee. Fit again when new rows come in, and do not trust rows that `bayesnorm "
+            "predict` marks as unusual."
+        )
+    if verdict.grade == "poor":
+        named = "probabilities" if isinstance(test, ClassificationTest) else "error bars"
+        return f"Do not use its {named}. Collect more rows like those that you want to predict, and fit again."
+    return f"Check it on {FEW} or more rows with a known {target}."
+
+
+def _usefulness_step(verdict: Verdict, report: Report) -> str:
+    """Say which rows to check first, or why the uncertainty does not show it."""
+    classes = isinstance(report.test, ClassificationTest)
+    if verdict.grade == "good":
+        order = np.argsort(-report.test.uncertainty, kind="stable")[:MOST_CHECKED]
+        rows = [str(report.rows.numbers[at]) for at in order]
+        named = f"row {rows[0]} first: its prediction is" if len(rows) == 1 else f"rows {listed(rows)} first: they are"
+        return f"Check {named} the most uncertain."
+    if len(report.test) < FEW:
+        return f"Collect more rows: {count(len(report.test), 'held-out row')} cannot show it."
+    if verdict.grade == "poor":
+        by = "uncertainty" if classes else "error bars"
+        return f"Do not sort rows by their {by}. Columns that separate easy rows from hard ones might help."
+    if verdict.short == "A little":
+        return f"Use the {'uncertainty' if classes else 'error bars'} of single rows only as a rough guide."
+    return "Treat all predictions as about equally uncertain until you have more data."
+
+
+def more_rows_words(report: Report) -> str:
+    """Say whether more rows would help, and what else would; "" without a learning curve."""
+    curve, target = report.curve, report.table.target.name
+    if curve is None:
+        return ""
+    if curve.explains_little:
+        return (
+            f"More rows like these would hardly help. These columns say hardly anything about {target}, and the "
+            "remaining error is noise. Other columns might help."
+        )
+    if not curve.helps:
+        return (
+            "More rows like these would hardly help. The remaining error is noise that these columns do not explain. "
+            "Other columns might help."
+        )
+    first, later = number(curve.at(4), 2), number(curve.shown(curve.floor), 2)
+    floor = (
+        f"No number of rows would bring it below {later}: that part is noise, which only other columns could explain."
+        if curve.floor > 0
+        else "We see no lower limit yet: the error should keep falling with more rows."
+    )
+    return (
+        f"{twice_words(curve)}, and four times as many to about {first}. {floor} Rows similar to "
+        f"{_least_certain(report)} would help most, because the model is least certain there."
+    )
+
+
+def twice_words(curve: LearningCurve) -> str:
+    """Begin a sentence about twice as many rows."""
+    error = "typical error" if curve.measure == "RMSE" else "squared error (Brier)"
+    now, then = number(curve.at(1), 2), number(curve.at(2), 2)
+    if now == then:
+        now, then = number(curve.at(1), 3), number(curve.at(2), 3)
+    return f"Twice as many rows like these would lower the {error} from {now} to about {then}"
+
+
+def _least_certain(report: Report) -> str:
+    """Name the test rows with the largest epistemic part."""
+    test = report.test
+    part = test.epistemic_std if isinstance(test, RegressionTest) else test.mutual_information
+    order = np.argsort(-(test.uncertainty if part is None else part), kind="stable")[:MOST_COLLECTED]
+    return listed([str(report.rows.numbers[at]) for at in order])

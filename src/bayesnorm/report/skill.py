@@ -1,0 +1,306 @@
+"""The verdicts on skill: whether predictions are better than a baseline, and whether uncertainty ranks rows."""
+
+from __future__ import annotations
+
+import math
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+from ..metrics import prediction_rejection_ratio, spearman
+from .arrays import CLEAR, standard_errors_from_zero
+from .classification import ClassificationTest
+from .regression import RegressionTest
+from .verdict import FEW, HALF, LITTLE, LITTLE_CRPS, SMALL, Grade, Verdict, on_line
+from .words import count, fraction, listed, number, percent, too_few
+
+# Classes that a sentence names at most.
+MOST_NAMED = 3
+
+# A class is rare below this share of the training rows, and below half of an equal share for every class.
+RARE = 0.1
+
+
+class Gain(NamedTuple):
+    """The size of a gain, with its grade, short answer and clause. A gain that may be chance has a headline."""
+
+    size: Literal["large", "moderate", "small", "unclear", "none"]
+    grade: Grade
+    short: str
+    clause: str
+    headline: str = ""
+
+
+def prediction(test: RegressionTest | ClassificationTest) -> Verdict:
+    """Judge whether it predicts better than always answering the average, or the most common class in training."""
+    return _numbers(test) if isinstance(test, RegressionTest) else _classes(test)
+
+
+def _judge_gain(gain: float, rows: int, baseline: str, *, clear: bool, large: bool) -> Gain:
+    """Judge the share of the baseline's errors that a model avoids.
+
+    Args:
+        gain: This share.
+        rows: Number of test rows.
+        baseline: Words for the baseline.
+        clear: Whether the gain is statistically significant.
+        large: Whether it is large enough for a good model.
+    """
+    if clear and large:
+        return Gain("large", "good", "", "it predicts well")
+    if clear and gain < SMALL:
+        return Gain("small", "fair", "A little", f"it predicts only a little better than {baseline}")
+    if clear:
+        return Gain("moderate", "fair", "", f"it predicts only moderately better than {baseline}")
+    if rows < FEW and gain > 0:
+        few = f"{too_few(rows)} it"
+        better = f"better than {baseline}"
+        return Gain("unclear", "fair", "Unclear", f"{few} predicts {better}", f"{few} is {better}.")
+    better = f"{'significantly ' if gain > 0 else ''}better than {baseline}"
+    return Gain("none", "poor", "", f"it does not predict {better}", f"It is {'not' if gain > 0 else 'no'} {better}.")
+
+
+def _numbers(test: RegressionTest) -> Verdict:
+    """Compare the error with that of the average of the training targets."""
+    scores = test.scores()
+    model, guess = scores["model"], scores["training_mean"]
+    baseline = "always answering the average"
+    clear = standard_errors_from_zero((test.y - test.train_mean) ** 2 - (test.y - test.mean) ** 2) > CLEAR
+    left = model.rmse / guess.rmse if guess.rmse > 0 else 1.0
+    gain = _judge_gain(1 - left, len(test), baseline, clear=clear, large=left**2 <= 1 - HALF)
+    smaller = f"{percent(1 - left)} smaller than that of {baseline}"
+    headlines = {
+        "large": f"Its typical error is {smaller}.",
+        "small": f"Its typical error is only {smaller}. This is a small gain.",
+        "moderate": f"Its typical error is {smaller}. This is a moderate gain.",
+    }
+    r2 = "–" if math.isnan(model.r2) else fraction(model.r2, 3)
+    return Verdict(
+        topic="prediction",
+        question="Does it predict well?",
+        grade=gain.grade,
+        headline=gain.headline or headlines[gain.size],
+        detail=f"The typical error (RMSE) is {number(model.rmse, 3)} on {count(len(test), 'held-out row')}. For the "
+        f"average of the training rows it is {number(guess.rmse, 3)}. R² is {r2}.",
+        place=on_line(1 - left),
+        span=(1 - math.sqrt(1 - HALF), 1.0),
+        ends=("the average", "no errors"),
+        clause=gain.clause,
+        short=gain.short,
+    )
+
+
+def _classes(test: ClassificationTest) -> Verdict:
+    """Compare the mistakes with those of the most common class in training, and look for classes without right rows."""
+    guessed = test.y == test.majority
+    right, guess = float(test.right.mean()), float(guessed.mean())
+    clear = standard_errors_from_zero(test.right.astype(float) - guessed) > CLEAR
+    avoided = (right - guess) / (1 - guess) if guess < 1 else 0.0
+    baseline = f"always answering “{test.classes[test.majority]}”"
+    gain = _judge_gain(avoided, len(test), baseline, clear=clear, large=avoided >= HALF)
+    grade, clause = gain.grade, gain.clause
+    shares = f"It is right on {percent(right)} of the held-out rows; {baseline} is right on {percent(guess)}."
+    if gain.size == "none" and (better := _brier_gain(test)) >= SMALL:
+        grade = "fair"
+        clause = f"its probabilities are useful, although its answers are not significantly better than {baseline}"
+        headline = (
+            f"{shares} Its answers are not significantly better. But its probabilities are useful: their squared error "
+            f"(Brier) is {percent(better)} smaller than that of the class frequencies."
+        )
+    else:
+        avoids = f"It avoids {percent(avoided)} of that baseline’s mistakes"
+        headline = {
+            "large": shares,
+            "small": f"{shares} {avoids}, which is a small gain.",
+            "moderate": f"{shares} {avoids}.",
+            "unclear": gain.headline,
+            "none": f"{gain.headline} {shares}",
+        }[gain.size]
+    missed = never_found(test)
+    if missed:
+        named = listed([f"“{name}” (0 of {rows:,})" for name, rows in [*missed.items()][:MOST_NAMED]])
+        others = len(missed) - MOST_NAMED
+        more = f" and {count(others, 'more class', 'more classes')}" if others > 0 else ""
+        headline += f" It finds no row of {named}{more}."
+        finds = f"finds no row of {listed([f'“{name}”' for name in [*missed][:MOST_NAMED]])}{more}"
+        if grade == "good":
+            grade, clause = "fair", f"it {finds}"
+        elif clear:
+            clause += f" and {finds}"
+    return Verdict(
+        topic="prediction",
+        question="Does it predict well?",
+        grade=grade,
+        headline=headline + _rare_words(test),
+        detail=f"Of {count(len(test), 'held-out row')}, it is wrong on {int((~test.right).sum()):,}. The baseline, the "
+        f"most common class in training, is wrong on {int((~guessed).sum()):,}.",
+        place=on_line(avoided),
+        span=(HALF, 1.0),
+        ends=("the baseline", "no mistakes"),
+        clause=clause,
+        short=gain.short,
+    )
+
+
+def _brier_gain(test: ClassificationTest) -> float:
+    """Return how much smaller its Brier score is than that of the class frequencies; 0 if that may be chance.
+
+    If one class is rare, answers can hardly be better than the most common class, but probabilities can.
+    """
+    truth = np.eye(len(test.classes))[test.y]
+    model, guess = (((probs - truth) ** 2).sum(1) for probs in (test.probs, test.class_shares))
+    clear = standard_errors_from_zero(guess - model) > CLEAR
+    return 1 - float(model.mean() / guess.mean()) if clear else 0.0
+
+
+def never_found(test: ClassificationTest) -> dict[str, int]:
+    """Return the classes of which no held-out row is predicted correctly, the most frequent first, and their rows."""
+    rows, right = _rows_by_class(test)
+    return {test.classes[at]: int(rows[at]) for at in np.argsort(-rows) if rows[at] and not right[at]}
+
+
+def _rare_words(test: ClassificationTest) -> str:
+    """Say how many rows of rare classes it finds; those that it never finds are named elsewhere."""
+    rows, right = _rows_by_class(test)
+    rare = np.flatnonzero((test.class_shares < min(RARE, 0.5 / len(test.classes))) & (right > 0))
+    order = sorted(rare, key=lambda at: right[at] / rows[at])[:MOST_NAMED]
+    parts = [f"{right[at]:,} of {count(int(rows[at]), 'row')} of “{test.classes[at]}”" for at in order]
+    return f" It finds {listed(parts)}, which {'is' if len(parts) == 1 else 'are'} rare." if parts else ""
+
+
+def _rows_by_class(test: ClassificationTest) -> tuple[np.ndarray, np.ndarray]:
+    """Return the number of held-out rows of every class, and how many of them are right."""
+    classes = len(test.classes)
+    return np.bincount(test.y, minlength=classes), np.bincount(test.y[test.right], minlength=classes)
+
+
+def usefulness(test: RegressionTest | ClassificationTest) -> Verdict:
+    """Judge whether the uncertainty tells rows apart: easy from hard ones, or right from wrong answers."""
+    return _error_bars(test) if isinstance(test, RegressionTest) else _entropy(test)
+
+
+class Ranking(NamedTuple):
+    """Words for what the uncertainty should tell: that it does, that it does not, what, and about which rows."""
+
+    tells: str
+    tells_not: str
+    difference: str
+    which: str
+
+    def judge(self, share: float, needed: float, *, clear: bool) -> tuple[Grade, str, str]:
+        """Return the grade, the short answer and the clause for a share of the possible gain."""
+        if share <= 0:
+            return "poor", "", f"{self.tells_not} {self.difference}"
+        if not clear:
+            return "fair", "Unclear", f"it is unclear whether {self.tells} {self.difference}"
+        if share < needed:
+            return "fair", "A little", f"{self.tells} only a little about {self.which}"
+        return "good", "", f"{self.tells} {self.difference}"
+
+
+def _error_bars(test: RegressionTest) -> Verdict:
+    """Compare the CRPS with that of one constant error bar."""
+    words = Ranking(
+        "its error bars tell", "its error bars do not tell", "easy rows from hard ones", "which rows are hard"
+    )
+    score = test.scores()["model"].normalised_crps
+    share = 0.0 if score is None else score / 100
+    model, constant = test.crps_points(), test.constant_crps_points()
+    clear = standard_errors_from_zero(constant - model) > CLEAR
+    before, after = float(constant.mean()), float(model.mean())
+    gain = 1 - after / before if before > 0 else 0.0
+    # The share of the possible gain that makes the CRPS smaller by LITTLE_CRPS.
+    needed = max(LITTLE, LITTLE_CRPS * share / gain if share and gain > 0 else 0.0)
+    grade, short, clause = words.judge(share, needed, clear=clear)
+    detail = (
+        f"The CRPS, an error that counts prediction and error bar together, is {number(after, 3)}. With one constant "
+        f"error bar it is {number(before, 3)}, so the gain is {percent(round(gain, 3) + 0.0, 1)}. Nobody can recover "
+        "all of the possible gain: that would need the size of every error in advance."
+    )
+    if (share <= 0 or not clear) and _ranks(test):
+        grade, short, clause = "fair", "", "its error bars rank rows from easy to hard but have the wrong width"
+        headline = (
+            "Error bars that differ by row rank rows from easy to hard. But their width is wrong: they are no "
+            f"{'' if share <= 0 else 'significantly '}better than one constant error bar."
+        )
+    elif share <= 0:
+        headline = "Error bars that differ by row are no better than one constant error bar."
+    else:
+        only, chance = "only " if share < needed else "", "" if clear else ", which may be chance"
+        headline = (
+            f"Error bars that differ by row recover {only}{percent(share)} of the possible gain over one constant "
+            f"error bar{chance}."
+        )
+        detail += "" if clear else " The difference is not statistically significant."
+    return Verdict(
+        topic="usefulness",
+        question="Do its error bars tell easy rows from hard ones?",
+        grade=grade,
+        headline=headline,
+        detail=detail,
+        place=on_line(share),
+        span=(on_line(needed), 1.0),
+        ends=("constant error bar", "ideal error bars"),
+        clause=clause,
+        short=short,
+    )
+
+
+def _ranks(test: RegressionTest) -> bool:
+    """Return whether errors clearly grow with the error bars, whatever the width of these is."""
+    error = np.abs(test.y - test.mean)
+    if len(test) < FEW or not (np.ptp(test.std) > 0 and np.ptp(error) > 0):
+        return False
+    # In a random order, the rank correlation has the standard error 1 / sqrt(N - 1).
+    correlation = float(spearman(test.std, error))
+    ranking = float(prediction_rejection_ratio(test.std, error))
+    return correlation * math.sqrt(len(test) - 1) > CLEAR and ranking >= LITTLE
+
+
+def _entropy(test: ClassificationTest) -> Verdict:
+    """Compare the order of rows by entropy with a random order, and with one that has all mistakes first."""
+    words = Ranking(
+        "its uncertainty tells",
+        "its uncertainty does not tell",
+        "right answers from wrong ones",
+        "which answers are wrong",
+    )
+    rows, wrong = len(test), ~test.right
+    mistakes = int(wrong.sum())
+    grade: Grade
+    if mistakes in (0, rows):
+        share = 0.0
+        grade, short = "fair", "Unclear"
+        headline = f"{'No' if mistakes == 0 else 'Every'} held-out row is wrong, so this cannot be tested."
+        detail = "The test needs some rows that are right and some that are wrong."
+        clause = f"it could not be tested whether {words.tells} {words.difference}"
+    else:
+        share = float(prediction_rejection_ratio(test.uncertainty, wrong.astype(float)))
+        # For right and wrong the ratio is 2 AUROC - 1, whose variance in a random order is Mann and Whitney's.
+        clear = share > CLEAR * math.sqrt((rows + 1) / (3 * mistakes * (rows - mistakes)))
+        grade, short, clause = words.judge(share, LITTLE, clear=clear)
+        if share <= 0:
+            headline = "Ranking rows by uncertainty finds mistakes no better than a random order."
+        else:
+            only, chance = "only " if share < LITTLE else "", "" if clear else ", which may be chance"
+            headline = (
+                f"Ranking rows by uncertainty achieves {only}{percent(share)} of a perfect ranking{chance}. A perfect "
+                "ranking puts all mistakes first; a random one achieves 0 %."
+            )
+        certain = np.argsort(test.uncertainty, kind="stable")[: max(1, rows - round(0.2 * rows))]
+        detail = (
+            f"{percent(mistakes / rows, 1)} of all held-out rows are wrong. Without the most uncertain fifth of them, "
+            f"{percent(float(wrong[certain].mean()), 1)} are wrong."
+        )
+    return Verdict(
+        topic="usefulness",
+        question="Does its uncertainty tell right answers from wrong ones?",
+        grade=grade,
+        headline=headline,
+        detail=detail,
+        place=on_line(share),
+        span=(LITTLE, 1.0),
+        ends=("random order", "mistakes first"),
+        clause=clause,
+        short=short,
+    )
