@@ -17,13 +17,13 @@ from torch import Tensor, nn
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.likelihoods import Categorical
 from bayesnorm.methods import MCBN
-from bayesnorm.plots import BatchSizeCurve
 from bayesnorm.selection import BatchSizeChoice, select_batch_size
 
 from .data import load_cifar10, to_network_input
 from .evidence import write_numbers, write_picture
 from .networks import load_cifar_resnet
 from .options import OUT, FastestDevice, OutFolder, fastest
+from .plots import BatchSizeCurve
 
 FITTED, TRAIN_ROWS, WEIGHT_DECAY = 32, 50_000, 1e-4
 

@@ -18,7 +18,6 @@ from torch.nn.functional import mse_loss
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.methods import MCBN
 from bayesnorm.metrics import constant_variance
-from bayesnorm.plots import FunctionBands
 from bayesnorm.posterior import Posterior
 from bayesnorm.selection import calibrate
 from bayesnorm.training import Rescaled, train
@@ -26,6 +25,7 @@ from bayesnorm.training import Rescaled, train
 from .evidence import write_picture
 from .networks import paper_mlp
 from .options import OUT, OutFolder
+from .plots import FunctionBands
 from .toy_regression import toy_regression
 
 if TYPE_CHECKING:

@@ -17,10 +17,11 @@ import numpy as np
 import typer
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.plots import Plot, UncertaintyErrorPlot, draw_grid
+from bayesnorm.plots import Plot, UncertaintyErrorPlot
 
 from .evidence import write_picture
 from .options import OUT, OutFolder
+from .plots import draw_grid
 from .sensitivity import Scores, SensitivityCurve
 from .teye_tables.rows import read_header, read_rows
 from .uci.presets import preset_named

@@ -17,6 +17,7 @@ import matplotlib.pyplot as pyplot
 from matplotlib.figure import Figure
 
 import bayesnorm.plots as plots
+from experiments.plots import BatchSizeCurve, FunctionBands, draw_grid
 from experiments.quantile_plot import QQPlot
 from experiments.rejections import RejectionPlot
 from experiments.sensitivity import SensitivityCurve
@@ -36,14 +37,12 @@ DIAGNOSIS = diagnose(NETWORK, torch.randn(60, 2, generator=generator), (4, 8), b
 X = np.linspace(-1, 1, 9)
 
 PUBLIC = {
-    "BatchSizeCurve": plots.BatchSizeCurve(np.array([8, 16]), np.array([-1.0, 0.0]), np.array([0.4, 0.5])),
     "CalibrationPlot": plots.CalibrationPlot.of(REGRESSION, REAL),
     "CoveragePlot": plots.CoveragePlot.of(REGRESSION, REAL),
     "DriftLayers": plots.DriftLayers(
         ("1", "4"), np.array([1e-9, 0.4]), np.array([0.8, 0.1]), first_layer="1", overall=1e-8, rows=20
     ),
     "EntropyPlot": plots.EntropyPlot.of({"in": CLASSES, "out": CLASSES}),
-    "FunctionBands": plots.FunctionBands(X, X, {0.95: (X - 1, X + 1)}, 0.5),
     "PITHistogram": plots.PITHistogram.of(REGRESSION, REAL),
     "ReliabilityDiagram": plots.ReliabilityDiagram.of(CLASSES, NUMBERS),
     "RetentionPlot": plots.RetentionPlot.of(REGRESSION, REAL),
@@ -53,6 +52,8 @@ PUBLIC = {
 EVERY = {
     **PUBLIC,
     # Plots of experiments keep the same rules.
+    "BatchSizeCurve": BatchSizeCurve(np.array([8, 16]), np.array([-1.0, 0.0]), np.array([0.4, 0.5])),
+    "FunctionBands": FunctionBands(X, X, {0.95: (X - 1, X + 1)}, 0.5),
     "QQPlot": QQPlot.of_units(DIAGNOSIS, "1", batch_size=8),
     "RejectionPlot": RejectionPlot.over_batch_sizes(DIAGNOSIS),
     "SensitivityCurve": SensitivityCurve.of({"a": {8: [1.0, 2.0], 16: [0.0, 1.0]}}, baseline=0.0),
@@ -88,7 +89,7 @@ def test_contract(name):
 
 @takes_long
 def test_all_of_them_in_one_figure():
-    figure = plots.draw_grid(EVERY, columns=5)
+    figure = draw_grid(EVERY, columns=5)
     assert [ax.get_title() for ax in figure.axes if ax.get_title()] == list(EVERY)
     figure.draw_without_rendering()
 

@@ -11,7 +11,8 @@ import pytest
 from bayesnorm.errors import BayesNormError
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
-from bayesnorm.plots import RetentionPlot, UncertaintyErrorPlot, draw_grid, figure_svg, save_figure, theme
+from bayesnorm.plots import RetentionPlot, UncertaintyErrorPlot, figure_svg, save_figure, theme
+from experiments.plots import draw_grid
 
 rng = np.random.default_rng(0)
 STD = rng.uniform(0.5, 2.0, 50)

@@ -14,7 +14,7 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotl
 from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
-from bayesnorm.plots import SegmentationMaps, draw_maps
+from bayesnorm.plots import SegmentationMaps
 from bayesnorm.plots.segmentation_maps import COLOURS, RIGHT, VOID, WRONG
 
 LOGITS = torch.randn(4, 2, 3, 6, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
@@ -82,33 +82,6 @@ def test_a_scale_of_its_own_and_a_picture_without_the_image():
     prediction, uncertainty, _ = maps.draw().child_axes
     assert prediction.get_title() == "prediction"
     assert uncertainty.images[0].get_clim() == (0, 3)
-
-
-def test_methods_are_drawn_under_the_same_colours():
-    sharp = ClassificationPredictive((3 * LOGITS).log_softmax(2))
-
-    def both(predictive):
-        return [
-            SegmentationMaps.of(IMAGE, predictive, Y, row=1, ignore_index=7, uncertainty=uncertainty)
-            for uncertainty in ("mutual_information", "expected_entropy")
-        ]
-
-    figure = draw_maps({"one": both(PREDICTIVE), "other": both(sharp)}, title="Both")
-    shown = {}
-    for ax in figure.axes:
-        if "mean" in ax.get_title():
-            shown.setdefault(ax.get_title().split(",")[0], []).append(ax.images[0].get_clim())
-    assert {name: len(set(limits)) for name, limits in shown.items()} == {
-        "mutual information": 1,
-        "expected entropy": 1,
-    }
-    most = max(one.uncertainty.max() for one in (both(PREDICTIVE)[0], both(sharp)[0]))
-    assert shown["mutual information"][0] == (0, pytest.approx(most))
-    assert [ax.get_title() for ax in figure.axes[:2]] == ["image", "label"]
-    with pytest.raises(BayesNormError, match="maps must have at least one method"):
-        draw_maps({})
-    with pytest.raises(BayesNormError, match="the same quantities"):
-        draw_maps({"one": both(PREDICTIVE), "other": both(sharp)[:1]})
 
 
 def test_one_sure_pixel():

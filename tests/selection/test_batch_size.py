@@ -11,7 +11,6 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError
-from bayesnorm.plots import BatchSizeCurve
 from bayesnorm.theory import GaussianPrior, kl_divergence, unit_gaussians, weight_decay_prior
 from experiments.networks import paper_mlp
 
@@ -100,18 +99,12 @@ def test_retrained_networks_have_moments_of_their_own(regression):
         assert row.kl == pytest.approx(kl_divergence(q, prior).sum().item(), rel=1e-6)
 
 
-def test_the_table_and_the_picture(regression):
+def test_the_table(regression):
     choice = choose(fitted(regression), regression, validation=(regression.new_x, regression.new_y))
     text = str(choice)
     assert len(text.splitlines()) == 1 + len(SIZES)
     assert text.count("<- chosen") == 1
     assert "validation" in text
-    curve = BatchSizeCurve.from_choice(choice)
-    assert curve.elbo.max() == 0
-    assert len(curve.draw().get_figure().axes) == 2
-    alone = BatchSizeCurve.from_choice(choose(fitted(regression), regression))
-    assert alone.validation is None
-    assert len(alone.draw().get_figure().axes) == 1
 
 
 @pytest.mark.parametrize(
@@ -122,9 +115,7 @@ def test_the_table_and_the_picture(regression):
         ({"batch_sizes": 8}, "batch_sizes must be .* got 8"),
         ({"batch_sizes": None}, "batch_sizes must be .* got None"),
         ({"weight_decay": 0.0}, "^weight_decay "),
-        ({"weight_decay": "small"}, "weight_decay must be .* got 'small'"),
         ({"validation": torch.zeros(3)}, "^validation "),
-        ({"train_rows": 0}, "train_rows must be .* got 0"),
         ({"train_rows": -5, "prior": GaussianPrior(0.0, None, 0.0, 1.0)}, "train_rows must be .* got -5"),
     ],
 )

@@ -100,7 +100,7 @@ class SegmentationMaps:
             classes: Names of the classes.
             ignore_index: Label of pixels without a class, in addition to the likelihood's.
             title: The title.
-            scale: Value in nats of the brightest colour. Use the same for maps to compare; `draw_maps` does this.
+            scale: Value in nats of the brightest colour. Use the same for maps to compare.
                 [default: the largest value of this map]
         """
         if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 4:

@@ -14,7 +14,7 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..errors import BayesNormError, MissingExtraError
 from .readable_numbers import on_axis
@@ -31,6 +31,12 @@ FIGURE = (7.0, 4.6)
 
 # Width and height of a single plot with equal axes, in inches.
 SQUARE = (5.6, 5.2)
+
+
+class Plot(Protocol):
+    """An object that can draw itself into axes."""
+
+    def draw(self, ax: Axes | None = None) -> Axes: ...
 
 
 class Look(NamedTuple):
@@ -206,7 +212,7 @@ def annotate(ax: Axes, text: str, at: tuple[float, float], offset: tuple[float, 
     ax.annotate(text, at, offset, **settings)
 
 
-# The id of the line below a title, by which `draw_grid` finds it.
+# The id of the line below a title, by which a figure of several plots finds it.
 DETAIL = "detail"
 
 

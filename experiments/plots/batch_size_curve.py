@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
-from ..selection.batch_size import BatchSizeChoice
-from . import style
+from bayesnorm.plots import style
+from bayesnorm.selection import BatchSizeChoice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

@@ -3,22 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
-from ..arguments import require_whole
-from ..errors import BayesNormError
-from . import style
+from bayesnorm.arguments import require_whole
+from bayesnorm.errors import BayesNormError
+from bayesnorm.plots import Plot, style
 
 if TYPE_CHECKING:
     from matplotlib.artist import Artist
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
-
-
-class Plot(Protocol):
-    """An object that can draw itself into axes."""
-
-    def draw(self, ax: Axes | None = None) -> Axes: ...
 
 
 def draw_grid(

@@ -11,7 +11,8 @@ import bayesnorm as bn
 from bayesnorm.errors import InputError
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
-from bayesnorm.plots import FunctionBands, save_figure
+from bayesnorm.plots import save_figure
+from experiments.plots import FunctionBands
 
 
 @pytest.fixture

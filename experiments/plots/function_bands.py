@@ -8,13 +8,13 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 import torch
 
-from ..engines import Engine
-from ..errors import InputError
-from ..metrics.checks import real_tensor
-from ..posterior import Posterior
-from ..predictive import RegressionPredictive
-from . import style
-from .uncertainty_error import QUANTILES
+from bayesnorm.engines import Engine
+from bayesnorm.errors import InputError
+from bayesnorm.metrics.checks import real_tensor
+from bayesnorm.plots import style
+from bayesnorm.plots.uncertainty_error import QUANTILES
+from bayesnorm.posterior import Posterior
+from bayesnorm.predictive import RegressionPredictive
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

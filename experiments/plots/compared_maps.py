@@ -6,9 +6,9 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import TYPE_CHECKING
 
-from ..errors import BayesNormError
-from . import style
-from .segmentation_maps import SegmentationMaps, name_classes
+from bayesnorm.errors import BayesNormError
+from bayesnorm.plots import SegmentationMaps, style
+from bayesnorm.plots.segmentation_maps import name_classes
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
