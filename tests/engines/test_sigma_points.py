@@ -123,12 +123,6 @@ def test_independent_coordinates_have_their_axes(method):
     torch.testing.assert_close(found, posterior.predict(x, bn.Delta()).epistemic, rtol=0.5, atol=0)
 
 
-@pytest.mark.parametrize("rank", [0, -1, 2.0, True, None])
-def test_a_rank_is_a_whole_number(rank):
-    with pytest.raises(bn.BayesNormError, match=r"rank must be a whole number of at least 1, got"):
-        bn.SigmaPoints(rank=rank)
-
-
 def test_deterministic_whatever_the_seed_and_the_way():
     posterior, x = fitted(network()), rows(4, 3, seed=1)
     expected = posterior.predict(x, bn.SigmaPoints(4), seed=0)

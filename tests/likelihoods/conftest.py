@@ -93,6 +93,11 @@ def case(request: pytest.FixtureRequest) -> Case:
     return request.param
 
 
+@pytest.fixture
+def all_cases() -> list[Case]:
+    return [*VECTORS, *MAPS]
+
+
 @pytest.fixture(params=VECTORS, ids=_named)
 def vector_case(request: pytest.FixtureRequest) -> Case:
     return request.param
@@ -100,6 +105,11 @@ def vector_case(request: pytest.FixtureRequest) -> Case:
 
 @pytest.fixture(params=[case for case in [*VECTORS, *MAPS] if not case.classes and not case.tasks], ids=_named)
 def real_case(request: pytest.FixtureRequest) -> Case:
+    return request.param
+
+
+@pytest.fixture(params=[case for case in VECTORS if not case.classes and not case.tasks], ids=_named)
+def real_vector_case(request: pytest.FixtureRequest) -> Case:
     return request.param
 
 

@@ -104,14 +104,12 @@ def test_noise_learns_which_labels_are_guesses():
 @pytest.mark.parametrize(
     ("options", "said"),
     [
-        ({"samples": 0}, "samples must be a whole number from 1 to .* got 0"),
         ({"samples": -5}, "^samples "),
         ({"samples": 2.5}, "^samples "),
         ({"seed": -1}, "^seed "),
         ({"seed": 2**70}, "^seed "),
         ({"per_class": 1}, "^per_class "),
         ({"temperature": 0.0}, "^temperature "),
-        ({"ignore_index": 1.5}, "ignore_index must be a whole number .* got 1.5"),
     ],
 )
 def test_bad_options(options, said):

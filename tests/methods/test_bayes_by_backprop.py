@@ -208,24 +208,13 @@ def test_a_chosen_output_and_progress():
 X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
 
 BAD_OPTIONS = [
-    ({"epochs": 0}, r"epochs must be a whole number of at least 1.* got 0"),
-    ({"epochs": 2.5}, r"epochs must be .* got 2.5"),
-    ({"batch_size": 1}, r"batch_size must be a whole number of at least 2.* got 1"),
-    ({"learning_rate": 0.0}, r"learning_rate must be a positive number.* got 0.0"),
-    ({"learning_rate": math.nan}, r"learning_rate must be .* got nan"),
     ({"schedule": "linear"}, r"schedule must be one of 'cosine', 'constant'.* got 'linear'"),
-    ({"prior": -1.0}, r"prior must be a positive number.* got -1.0"),
     ({"prior": (0.5, 1.0)}, r"prior must be .*\(pi, std1, std2\).* got \(0.5, 1.0\)"),
     ({"prior": (1.5, 1.0, 0.1)}, r"prior must be .*pi up to 1"),
-    ({"prior": "wide"}, r"prior must be .* got 'wide'"),
     ({"prior_center": "mean"}, r"prior_center must be one of 'zero', 'trained'.* got 'mean'"),
     ({"prior_center": "trained"}, r'prior_center="trained" needs start="trained"'),
     ({"estimator": "reinforce"}, r"estimator must be one of 'local', 'flipout', 'weights'.* got 'reinforce'"),
     ({"start": "warm"}, r"start must be one of 'fresh', 'trained'.* got 'warm'"),
-    ({"initial_std": 0}, r"initial_std must be .* got 0"),
-    ({"delta": True}, r"delta must be .* got True"),
-    ({"kl_warmup": -1}, r"kl_warmup must be a whole number of at least 0.* got -1"),
-    ({"kl_weight": 0}, r"kl_weight must be a positive number.* got 0"),
     ({"kl_warmup": 5, "epochs": 5}, r"kl_warmup is 5, .*epochs=5.*at most 4"),
 ]
 

@@ -172,10 +172,3 @@ def test_bad_targets_and_predictives(make_classification, make_regression, score
         score(ClassificationPredictive(predictive.log_probs * math.nan), y)
     with pytest.raises(InputError, match=r"predictive is empty"):
         score(ClassificationPredictive(torch.zeros(2, 0, 3)), [])
-
-
-def test_bad_bins(make_classification):
-    predictive, y = make_classification()
-    for bins in (0, 2.5):
-        with pytest.raises(InputError, match=rf"bins must be a whole number of at least 1, got {bins}"):
-            metrics.ece(predictive, y, bins=bins)

@@ -292,13 +292,6 @@ def test_folds_of_another_kind():
         bn.calibrate(posterior, folds=[(point, x, y)])
 
 
-@pytest.mark.parametrize("samples", [0, -1, 2.5])
-def test_samples_are_counted(samples):
-    _, x, y = fold(regressor(), 0)
-    with pytest.raises(bn.BayesNormError, match=rf"samples must be .* got {samples}"):
-        bn.calibrate(regressor(), x, y, samples=samples)
-
-
 def test_the_mean_score_is_that_of_the_targets_that_are_there(classification):
     """Missing ones count for nothing, not as perfect predictions."""
     posterior, x, y = fold(regressor(), 0)

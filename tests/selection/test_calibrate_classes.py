@@ -144,12 +144,6 @@ def test_named_sizes_are_taken_by_their_score(posterior):
     assert bn.calibrate(posterior, x, y, batch_size=SIZES, **options).batch_size == best
 
 
-@pytest.mark.parametrize("evidence", [-1, math.inf, math.nan, "two", None])
-def test_what_is_no_evidence(posterior, evidence):
-    with pytest.raises(bn.BayesNormError, match=r"evidence must be a number from 0, got .*"):
-        bn.calibrate(posterior, noise(4, 3, seed=0), torch.zeros(4), evidence=evidence)
-
-
 def test_one_row_is_no_evidence(posterior):
     x = noise(1, 3, seed=5)
     assert bn.calibrate(posterior, x, torch.zeros(1, dtype=torch.long), batch_size=True, samples=4).batch_size == 4096

@@ -239,9 +239,3 @@ def test_bad_ranges_of_noise(normed, noise):
 def test_bad_batch_sizes(normed, sizes):
     with pytest.raises(bn.BayesNormError, match=r"^batch_size "):
         bn.calibrate(normed.stacked(), normed.held_out, normed.targets, groups=GROUPS, batch_size=sizes)
-
-
-@pytest.mark.parametrize("refinements", [-1, 2.5, "a"])
-def test_bad_refinements(normed, refinements):
-    with pytest.raises(bn.BayesNormError, match=r"refinements must be .* got .*"):
-        bn.calibrate(normed.stacked(), normed.held_out, normed.targets, groups=GROUPS, refinements=refinements)

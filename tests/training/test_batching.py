@@ -195,8 +195,6 @@ def test_class_labels_stay_whole_numbers():
 
 BAD = {
     "no batch size": ((X, Y), None, {}, "batch_size is needed if data is a tuple"),
-    "batch of one": ((X, Y), None, {"batch_size": 1}, "batch_size must be a whole number from 2.* got 1"),
-    "half a row": ((X, Y), None, {"batch_size": 2.5}, "batch_size must be .* got 2.5"),
     "another batch size": (
         DataLoader(Pairs(), 8),
         None,
