@@ -18,7 +18,7 @@ import scoringrules
 import torch
 
 from bayesnorm import metrics
-from bayesnorm.cli.versions import cpu_name
+from bayesnorm.cli.pages import cpu_name
 from bayesnorm.predictive import RegressionPredictive
 from experiments.measuring import median_seconds, with_added_mib
 

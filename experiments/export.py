@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bayesnorm.cli.overwriting import require_free
+from bayesnorm.cli.output_files import require_free
 from bayesnorm.cli.printing import note
 from bayesnorm.errors import BayesNormError
 

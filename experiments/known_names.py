@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable
 
-from bayesnorm.cli.usage import UsageError
+from bayesnorm.cli.ending import UsageError
 
 
 def require_known(option: str, given: Iterable[str], known: Iterable[str]) -> None:

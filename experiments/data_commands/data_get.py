@@ -9,8 +9,8 @@ from typing import Annotated
 
 import typer
 
+from bayesnorm.cli.ending import UsageError
 from bayesnorm.cli.printing import note
-from bayesnorm.cli.usage import UsageError
 from bayesnorm.errors import quoted
 
 from ..data import OBTAINABLE, DataNotFoundError, get

@@ -13,7 +13,7 @@ from safetensors.torch import save as to_bytes
 from torch import Tensor, nn
 
 import bayesnorm as bn
-from bayesnorm.cli.usage import UsageError
+from bayesnorm.cli.ending import UsageError
 from bayesnorm.files import read_tensors, write_bytes
 from bayesnorm.network import State
 from bayesnorm.posterior import BatchNormPosterior, DeterministicPosterior

@@ -20,7 +20,7 @@ import torch
 import typer
 from torch import nn
 
-from bayesnorm.cli.usage import UsageError
+from bayesnorm.cli.ending import UsageError
 from bayesnorm.network import isolated_torch_randomness
 from bayesnorm.training import CropAndFlip
 

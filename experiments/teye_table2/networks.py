@@ -15,7 +15,7 @@ from pathlib import Path
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.cli.usage import UsageError
+from bayesnorm.cli.ending import UsageError
 
 from ..image_networks.recipes import Recipe
 from ..image_networks.training import Plan, trained_network

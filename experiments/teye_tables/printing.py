@@ -8,7 +8,7 @@ from typing import Annotated
 
 import typer
 
-from bayesnorm.cli.usage import UsageError
+from bayesnorm.cli.ending import UsageError
 
 from .acceptance import verdicts
 from .cells import TABLES

@@ -13,8 +13,8 @@ pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: 
 import pandas as pd
 
 from bayesnorm import tabular
-from bayesnorm.cli.file_columns import typed
-from bayesnorm.cli.report_json import report_from_values
+from bayesnorm.cli.file_columns import convert_columns
+from bayesnorm.cli.report import report_from_values
 from bayesnorm.cli.tables import open_table, read_table
 
 from .conftest import _fit, houses
@@ -27,7 +27,7 @@ def guaranteed(tmp_path_factory):
 
 @pytest.fixture
 def model_and_inputs(guaranteed):
-    inputs, _ = typed(read_table(open_table(guaranteed.data)), guaranteed.data)
+    inputs, _ = convert_columns(read_table(open_table(guaranteed.data)), guaranteed.data)
     return tabular.load(guaranteed.run / "model.bayesnorm"), inputs.drop(columns="price")
 
 

@@ -1,12 +1,18 @@
-"""`bayesnorm data csv`: scikit-learn's example tables as CSV."""
+"""Example tables: `bayesnorm data csv`, and the tables and the page of the tutorial about a spreadsheet."""
 
 from __future__ import annotations
 
 import csv
+import re
+import runpy
 import sys
+from pathlib import Path
 
 import numpy as np
 import pytest
+
+DOCS = Path(__file__).parents[2] / "docs"
+PAGE = DOCS / "tutorials" / "spreadsheet.md"
 
 
 def read(path):
@@ -72,3 +78,29 @@ def test_csv_without_scikit_learn(refuses, monkeypatch, tmp_path):
     monkeypatch.setitem(sys.modules, "sklearn", None)
     line = refuses("data", "csv", "sklearn:iris", "--out", tmp_path / "a.csv")
     assert line == "error: sklearn:iris needs scikit-learn and pandas. Run: pip install scikit-learn pandas\n"
+
+
+@pytest.fixture(scope="module")
+def walk():
+    return runpy.run_path(str(DOCS / "spreadsheet_walk.py"))
+
+
+def test_the_tutorial_has_a_place_for_everything(walk):
+    page = PAGE.read_text(encoding="utf-8")
+    assert sorted(re.findall("<!-- made: (.*) -->", page)) == sorted(["table", "offers", "outcome", *walk["COMMANDS"]])
+    for command in walk["COMMANDS"].values():
+        assert f"$ bayesnorm {command}\n" in page
+    pictures = re.findall(r"\((\.\./spreadsheet_.*?\.png)\)", page)
+    assert len(pictures) == 5
+    for picture in pictures:
+        assert (PAGE.parent / picture).stat().st_size < 300_000
+
+
+def test_the_tables_of_the_tutorial(walk, tmp_path):
+    walk["main"](["--tables", str(tmp_path)])
+    page = PAGE.read_text(encoding="utf-8")
+    lines = (tmp_path / "flats.csv").read_text(encoding="utf-8").splitlines()
+    assert len(lines) == 601
+    assert "\n".join(lines[:4]) in page
+    assert "rent" not in (tmp_path / "new_flats.csv").read_text(encoding="utf-8").splitlines()[0]
+    assert walk["amount"](walk["euros"](1234567.891)) == 1234567.89

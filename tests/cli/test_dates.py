@@ -9,8 +9,8 @@ import json
 
 import pytest
 
-from bayesnorm.cli.file_columns import typed
-from bayesnorm.cli.written_dates import read_dates, written_dates
+from bayesnorm.cli.file_columns import convert_columns
+from bayesnorm.cli.written_dates import detect_date_formats, read_dates
 from bayesnorm.errors import InputError
 
 from .conftest import houses, write_csv
@@ -24,7 +24,7 @@ DAY, HOUR = datetime.date(2024, 1, 31), datetime.time(8, 30)
 def read(cells, said="", name="a"):
     """How a column of training is written, and its dates as text."""
     frame = pd.DataFrame({name: cells})
-    found, unread = written_dates(frame, [name], {name: said} if said else {}, "t.csv")
+    found, unread = detect_date_formats(frame, [name], {name: said} if said else {}, "t.csv")
     if name not in found:
         return unread.get(name, ""), []
     values, unreadable = read_dates(frame[name], found[name])
@@ -84,12 +84,12 @@ def test_dates_that_disagree_and_words_among_dates():
 
 
 def test_later_dates_are_read_as_in_training(tmp_path):
-    found, _ = written_dates(pd.DataFrame({"a": ["31/1/2024"]}), ["a"], {}, "t.csv")
+    found, _ = detect_date_formats(pd.DataFrame({"a": ["31/1/2024"]}), ["a"], {}, "t.csv")
     for cell in ("1/2/2024", "2024-02-01", datetime.date(2024, 2, 1)):
-        frame, kinds = typed(pd.DataFrame({"a": [cell]}), tmp_path, kinds={"a": "date"}, dates=found)
+        frame, kinds = convert_columns(pd.DataFrame({"a": [cell]}), tmp_path, kinds={"a": "date"}, dates=found)
         assert (str(frame["a"].iloc[0]), kinds["a"]) == ("2024-02-01 00:00:00", "date")
     with pytest.raises(InputError, match=r"contains dates \(day first\) in training, but row 0 contains '2/13/2024'"):
-        typed(pd.DataFrame({"a": ["2/13/2024"]}), tmp_path, kinds={"a": "date"}, dates=found)
+        convert_columns(pd.DataFrame({"a": ["2/13/2024"]}), tmp_path, kinds={"a": "date"}, dates=found)
 
 
 def test_from_fit_to_drift(bayesnorm, fit, facts, tmp_path):

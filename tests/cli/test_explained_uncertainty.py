@@ -9,7 +9,8 @@ import json
 import numpy as np
 import pytest
 
-from bayesnorm.cli.report_json import json_value, report_from_values
+from bayesnorm.cli.report import report_from_values
+from bayesnorm.cli.run_folder import json_value
 
 from .conftest import houses, write_csv
 

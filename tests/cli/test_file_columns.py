@@ -10,9 +10,9 @@ pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pan
 
 import pandas as pd
 
-from bayesnorm.cli.file_columns import typed
+from bayesnorm.cli.file_columns import convert_columns
 from bayesnorm.cli.tables import open_table, read_table
-from bayesnorm.cli.written_numbers import Written, kept as kept_in_run, written_columns
+from bayesnorm.cli.written_numbers import NumberFormat, detect_number_formats, number_formats_as_json
 from bayesnorm.errors import InputError
 
 
@@ -24,7 +24,7 @@ def read(tmp_path):
         path = tmp_path / name
         path.write_text(text, encoding="utf-8")
         file = open_table(path)
-        return typed(read_table(file), path, decimal=file.decimal, **options)
+        return convert_columns(read_table(file), path, decimal=file.decimal, **options)
 
     return columns
 
@@ -79,48 +79,48 @@ def test_numbers_with_commas_are_never_taken_for_categories(read, text, name):
 )
 def test_numbers_as_people_write_them(tmp_path, cells, values, kept):
     column = pd.DataFrame({"a": cells})
-    written = written_columns(column, ".")
-    assert kept_in_run(written) == {"a": kept}
-    frame, kinds = typed(column, tmp_path, written=written)
+    formats = detect_number_formats(column, ".")
+    assert number_formats_as_json(formats) == {"a": kept}
+    frame, kinds = convert_columns(column, tmp_path, numbers=formats)
     assert kinds == {"a": "number"}
     assert frame["a"].tolist() == values
-    assert written_columns(column, ".", categorical=["a"]) == {}
+    assert detect_number_formats(column, ".", categorical=["a"]) == {}
 
 
 @pytest.mark.parametrize(
     "cells", [["1.5", "2"], ["x", "y"], ["1,2,3", "4,5,6"], ["0123 456", "030 12"], ["5%+", "6%+"]]
 )
 def test_what_is_written_in_no_other_way(cells):
-    assert written_columns(pd.DataFrame({"a": cells}), ".") == {}
+    assert detect_number_formats(pd.DataFrame({"a": cells}), ".") == {}
 
 
 @pytest.mark.parametrize("odd", ["x", "€5", "1.2,3", "5%"])
 def test_other_signs_and_words_among_written_numbers_are_never_categories(tmp_path, odd):
     column = pd.DataFrame({"a": ["$5", "$6", "$7", odd]})
     with pytest.raises(InputError, match=f"column 'a' contains numbers, but '{odd}' in row 3"):
-        typed(column, tmp_path, written=written_columns(column, "."))
+        convert_columns(column, tmp_path, numbers=detect_number_formats(column, "."))
 
 
 def test_later_numbers_are_written_as_in_training(tmp_path):
-    written, kinds = {"a": Written("%"), "b": Written("$")}, {"a": "number", "b": "number", "c": "number"}
+    formats, kinds = {"a": NumberFormat("%"), "b": NumberFormat("$")}, {"a": "number", "b": "number", "c": "number"}
     given = pd.DataFrame({"a": ["1,5 %"], "b": ["1.000"], "c": ["1.234,5"]})
-    frame, _ = typed(given, tmp_path, kinds=kinds, decimal=",", written=written)
+    frame, _ = convert_columns(given, tmp_path, kinds=kinds, decimal=",", numbers=formats)
     assert frame.iloc[0].tolist() == [1.5, 1000, 1234.5]
     for name, cell in (("a", 0.05), ("a", "5"), ("b", "5 €"), ("c", "$5")):
         with pytest.raises(InputError, match=f"column '{name}' contains numbers.* in training, but"):
-            typed(pd.DataFrame({name: [cell]}), tmp_path, kinds=kinds, written=written)
+            convert_columns(pd.DataFrame({name: [cell]}), tmp_path, kinds=kinds, numbers=formats)
 
 
 def test_long_cells_are_not_looked_at_for_long(read):
     cell = "(" + 20_000 * " " + "x"
     frame, kinds = read(f"a;b\n{cell};1\n{cell};2\n")
     assert kinds == {"a": "category", "b": "number"}
-    assert written_columns(frame, ".") == {}
+    assert detect_number_formats(frame, ".") == {}
 
 
 def test_thousands_points_beside_decimal_commas(read):
     text = "a;b\n1.234;5,5\n2;7\n"
-    frame, _ = read(text, written={"a": Written()})
+    frame, _ = read(text, numbers={"a": NumberFormat()})
     assert frame["a"].tolist() == [1234, 2]
     assert frame["b"].tolist() == [5.5, 7]
 
@@ -134,14 +134,14 @@ def test_a_point_among_decimal_commas_is_no_decimal_point(read):
 def test_truths_with_gaps_are_categories_as_those_without(tmp_path):
     """Parquet gives objects where a column of truths has gaps."""
     gaps = pd.DataFrame({"b": pd.Series([True, None, False], dtype=object)})
-    frame, kinds = typed(gaps, tmp_path)
+    frame, kinds = convert_columns(gaps, tmp_path)
     assert kinds == {"b": "category"}
     assert frame["b"].tolist() == ["True", None, "False"]
-    later, _ = typed(pd.DataFrame({"b": [True, False]}), tmp_path, kinds=kinds)
+    later, _ = convert_columns(pd.DataFrame({"b": [True, False]}), tmp_path, kinds=kinds)
     assert later["b"].tolist() == ["True", "False"]
 
 
 def test_dates_as_objects_are_text(tmp_path):
-    frame, kinds = typed(pd.DataFrame({"d": [datetime.date(2020, 1, 2)] * 2}), tmp_path)
+    frame, kinds = convert_columns(pd.DataFrame({"d": [datetime.date(2020, 1, 2)] * 2}), tmp_path)
     assert kinds == {"d": "category"}
     assert frame["d"].tolist() == ["2020-01-02"] * 2

@@ -184,7 +184,7 @@ def test_an_old_run_stays_if_the_new_one_cannot_take_its_place(tmp_path, monkeyp
     (run / "old").touch()
 
     def fail(path, target, first=Path.rename):
-        if target == run and path.name.endswith(run_folder.OLD) is False:
+        if target == run and path.name.endswith(run_folder.OLD_SUFFIX) is False:
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
         first(path, target)
 

@@ -8,8 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bayesnorm.cli.fit_options import Device, FitOptions
-from bayesnorm.cli.holding_out import Holdout
+from bayesnorm.cli.fit_options import Device, FitOptions, Holdout
 from bayesnorm.errors import BayesNormError
 
 from .conftest import QUICK

@@ -12,14 +12,14 @@ pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: 
 import pandas as pd
 
 from bayesnorm import tabular
-from bayesnorm.cli.file_columns import typed
+from bayesnorm.cli.file_columns import convert_columns
 from bayesnorm.cli.tables import open_table, read_table
 from bayesnorm.tabular.estimator import TabularEstimator
 
 
 @pytest.fixture
 def model_and_inputs(regression_run):
-    inputs, _ = typed(read_table(open_table(regression_run.data)), regression_run.data)
+    inputs, _ = convert_columns(read_table(open_table(regression_run.data)), regression_run.data)
     return tabular.load(regression_run.run / "model.bayesnorm"), inputs.drop(columns="price")
 
 

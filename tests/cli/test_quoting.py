@@ -9,7 +9,7 @@ import pytest
 
 import bayesnorm as bn
 from bayesnorm.cli import data_csv as module
-from bayesnorm.cli.spreadsheet import harmless
+from bayesnorm.cli.output_files import mark_formula
 from bayesnorm.errors import MissingExtraError, quoted, shortened
 
 from .conftest import houses, write_csv
@@ -77,7 +77,7 @@ def test_long_arguments():
     ],
 )
 def test_what_a_spreadsheet_would_run(text, runs):
-    assert harmless(text) == (f"'{text}" if runs else text)
+    assert mark_formula(text) == (f"'{text}" if runs else text)
 
 
 def test_labels_are_written_as_they_are_unless_a_spreadsheet_is_to_open_them(bayesnorm, fit, tmp_path):

@@ -9,9 +9,9 @@ import sys
 import numpy as np
 import pytest
 
-from bayesnorm.cli import prediction_file
-from bayesnorm.cli.prediction_file import STDOUT
-from bayesnorm.cli.predictions import readable, with_columns
+from bayesnorm.cli import output_files
+from bayesnorm.cli.output_files import STDOUT
+from bayesnorm.cli.predictions import add_table_columns, round_predictions
 from bayesnorm.errors import BayesNormError
 
 from .conftest import houses, write_csv
@@ -59,23 +59,23 @@ def test_numbers_have_the_digits_of_their_uncertainty():
             "std": [98765.4321, 0.0123456789, 0.5, 0.0],
         }
     )
-    found = readable(frame, 4)
+    found = round_predictions(frame, 4)
     assert found["mean"].tolist() == [123457.0, 1.23457, 0.0, 1e300]
     assert found["std"].tolist() == [98765.0, 0.01235, 0.5, 0.0]
     assert not np.signbit(found["mean"][2])
-    assert readable(frame, 17).equals(frame)
+    assert round_predictions(frame, 17).equals(frame)
     classes = pd.DataFrame({"predicted": ["a"], "p(a)": [0.123456789], "entropy": [1.98765]})
-    assert readable(classes, 4).iloc[0].tolist() == ["a", 0.1235, 1.9876]
+    assert round_predictions(classes, 4).iloc[0].tolist() == ["a", 0.1235, 1.9876]
 
 
 def test_names_that_predictions_have_are_marked():
     frame = pd.DataFrame({"row": [1], "mean": [2.0], "mean (table)": [3.0]})
-    found = with_columns(frame, pd.DataFrame({"row": ["a"]}), pd.DataFrame({"mean": ["b"]}, index=[7]))
+    found = add_table_columns(frame, pd.DataFrame({"row": ["a"]}), pd.DataFrame({"mean": ["b"]}, index=[7]))
     assert dict(found.iloc[0]) == {"row": 1, "row (table)": "a", "mean": 2, "mean (table)": 3, "mean (table 2)": "b"}
 
 
 def test_csv_has_whole_numbers_without_a_point(capsys):
-    with prediction_file.prediction_file(STDOUT, spreadsheet_safe=True) as write:
+    with output_files.prediction_file(STDOUT, spreadsheet_safe=True) as write:
         write(pd.DataFrame({"mean": [1.0, 0.25], "label": ["=1+1", None]}))
         write(pd.DataFrame({"mean": [np.nan], "label": ["x"]}))
     assert capsys.readouterr().out == "mean,label\n1,'=1+1\n0.25,\n,x\n"
@@ -105,7 +105,7 @@ def test_a_sheet_runs_nothing(tmp_path):
     excel = pytest.importorskip("openpyxl", reason="needs openpyxl: pip install openpyxl")
     out = tmp_path / "p.xlsx"
     when = pd.to_datetime(["2024-03-01", None, None])
-    with prediction_file.prediction_file(out, spreadsheet_safe=False) as write:
+    with output_files.prediction_file(out, spreadsheet_safe=False) as write:
         write(pd.DataFrame({"=1+1": ["=1+1", "a\x00b", "12.50"], "when": when}))
     cells = [*excel.load_workbook(out).active.iter_rows()]
     assert [row[0].data_type for row in cells[:3]] == ["s", "s", "s"]
@@ -116,9 +116,9 @@ def test_a_sheet_runs_nothing(tmp_path):
 
 def test_a_sheet_that_would_be_too_long(tmp_path, monkeypatch):
     pytest.importorskip("openpyxl", reason="needs openpyxl: pip install openpyxl")
-    monkeypatch.setattr(prediction_file, "MOST_SHEET_ROWS", 3)
+    monkeypatch.setattr(output_files, "MOST_SHEET_ROWS", 3)
     says = r"more rows than the 3 of a sheet; a name that ends in \.csv"
-    opened = prediction_file.prediction_file(tmp_path / "p.xlsx", spreadsheet_safe=False)
+    opened = output_files.prediction_file(tmp_path / "p.xlsx", spreadsheet_safe=False)
     with pytest.raises(BayesNormError, match=says), opened as write:
         any(map(write, [pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"a": [1]})]))
     assert not [*tmp_path.iterdir()]

@@ -8,8 +8,8 @@ import json
 
 import pytest
 
-from bayesnorm.cli.fitting import named_targets
-from bayesnorm.cli.run_folder import read_runs, run_places
+from bayesnorm.cli.fitting import split_target_names
+from bayesnorm.cli.run_folder import read_runs, target_folders
 from bayesnorm.cli.tables import open_table
 from bayesnorm.errors import BayesNormError, FileFormatError
 
@@ -63,11 +63,11 @@ def test_what_is_wrong_with_one_is_said_before_any_is_trained(refuses, table, tm
 
 def test_a_name_with_a_comma_and_the_same_name_twice_are_one_target(tmp_path):
     file = open_table(write_csv(tmp_path / "t.csv", [['"price, net"', "a", "b"], [1, 2, 3]]))
-    assert named_targets(file, ["price, net", "b, a", "b"]) == ["price, net", "b", "a"]
+    assert split_target_names(file, ["price, net", "b, a", "b"]) == ["price, net", "b", "a"]
 
 
 def test_folders_of_targets(tmp_path):
-    assert run_places(["a b", "a_b", "A_B", "../x", "%"]) == {
+    assert target_folders(["a b", "a_b", "A_B", "../x", "%"]) == {
         "a b": "a_b",
         "a_b": "a_b_2",
         "A_B": "A_B_3",

@@ -14,9 +14,9 @@ import pytest
 
 pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
 
-from bayesnorm.cli.file_columns import typed
+from bayesnorm.cli.ending import UsageError
+from bayesnorm.cli.file_columns import convert_columns
 from bayesnorm.cli.tables import open_table, read_chunks, read_table
-from bayesnorm.cli.usage import UsageError
 from bayesnorm.errors import InputError, MissingExtraError
 
 from .conftest import houses
@@ -81,7 +81,7 @@ def test_json_lines(write):
     text = '{"a": 1, "b": "x"}\n\n{"b": "NA", "a": 2.5, "c": true}\n{"a": null}\n'
     for name in ("t.jsonl", "t.ndjson", "t.txt"):
         file = open_table(write(text, name))
-        frame, kinds = typed(read_table(file), file.source)
+        frame, kinds = convert_columns(read_table(file), file.source)
         assert kinds == {"a": "number", "b": "category", "c": "category"}
         assert frame["a"].tolist()[:2] == [1.0, 2.5]
         assert frame["b"].tolist() == ["x", None, None]
@@ -91,7 +91,7 @@ def test_json_lines(write):
         open_table(write("[1]\n", "t.jsonl"))
     file = open_table(write('{"a": [1], "b": 2}\n'))
     with pytest.raises(InputError, match="column 'a' contains list values, as in row 1"):
-        typed(read_table(file), file.source)
+        convert_columns(read_table(file), file.source)
 
 
 @pytest.fixture
@@ -107,7 +107,7 @@ def database(tmp_path):
 def test_databases(database):
     file = open_table(f'sqlite:///{database}?my "t')
     assert (file.names, file.source.name) == (("a", "b"), 'd b.sqlite?my "t')
-    frame, kinds = typed(read_table(file), file.source)
+    frame, kinds = convert_columns(read_table(file), file.source)
     assert kinds == {"a": "number", "b": "category"}
     assert frame["b"].tolist() == ["x", "y"]
     for given, told in (
@@ -134,7 +134,7 @@ def test_excel(tmp_path):
         book.active.append(row)
     book.save(tmp_path / "t.xlsx")
     file = open_table((tmp_path / "t.xlsx").rename(tmp_path / "t.csv"))
-    frame, kinds = typed(read_table(file), file.source)
+    frame, kinds = convert_columns(read_table(file), file.source)
     assert kinds == {"a": "number", "b": "category"}
     assert frame["b"].tolist() == ["x", None, "y"]
 

@@ -1,19 +1,23 @@
-"""Tables in files: how they are found out, and everything that can be wrong with one."""
+"""Tables in files: how they are found out, everything that can be wrong with one, and samples of their rows."""
 
 from __future__ import annotations
 
 import os
 import sys
 
+import numpy as np
 import pytest
 
 pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
 
 from bayesnorm.cli import tables
-from bayesnorm.cli.file_columns import typed
+from bayesnorm.cli.file_columns import convert_columns
 from bayesnorm.cli.table_source import Source
-from bayesnorm.cli.tables import open_table, read_chunks, read_table
+from bayesnorm.cli.tables import open_table, read_chunks, read_sample, read_table
 from bayesnorm.errors import InputError, MissingExtraError
+
+from ..marks import takes_long
+from .conftest import houses, write_csv
 
 
 @pytest.fixture
@@ -44,7 +48,7 @@ def test_tsv_is_what_its_name_says(write):
 def test_a_byte_order_mark_spaces_and_a_nameless_column(write):
     file = open_table(write(b"\xef\xbb\xbf, a ,b\r\n0, 1, x\r\n1,,y\r\n"))
     assert file.names == ("a", "b")
-    frame, kinds = typed(read_table(file), file.source)
+    frame, kinds = convert_columns(read_table(file), file.source)
     assert kinds == {"a": "number", "b": "category"}
     assert frame["a"].tolist()[0] == 1.0
     assert frame["b"].tolist() == ["x", "y"]
@@ -52,7 +56,7 @@ def test_a_byte_order_mark_spaces_and_a_nameless_column(write):
 
 def test_decimal_commas(write):
     file = open_table(write("a;b\n1,5;x\n2;y\n"))
-    frame, kinds = typed(read_table(file), file.source, decimal=file.decimal)
+    frame, kinds = convert_columns(read_table(file), file.source, decimal=file.decimal)
     assert kinds["a"] == "number"
     assert frame["a"].tolist() == [1.5, 2.0]
     assert open_table(write("a;b\n1,5;2.5\n")).decimal == "."
@@ -77,13 +81,13 @@ def test_a_blank_line_is_a_row_where_there_is_one_column_only(write, end):
 
 def test_what_a_column_holds(write):
     file = open_table(write("n,t,c,e,b,z\n1e30,x,1,,True,01\n-2,y,2.0,,False,02\n,,,,True,03\n"))
-    frame, kinds = typed(read_table(file), file.source, categorical=["c", "z"])
+    frame, kinds = convert_columns(read_table(file), file.source, categorical=["c", "z"])
     assert kinds == {"n": "number", "t": "category", "c": "category", "e": "number", "b": "category", "z": "category"}
     assert frame["n"].tolist()[:2] == [1e30, -2.0]
     assert frame["t"].tolist() == ["x", "y", None]
     assert frame["b"].tolist() == ["True", "False", "True"]
     assert frame["z"].tolist() == ["01", "02", "03"]
-    later, _ = typed(read_table(open_table(write("z,n\n01,7\n"))), file.source, kinds=kinds)
+    later, _ = convert_columns(read_table(open_table(write("z,n\n01,7\n"))), file.source, kinds=kinds)
     assert later["z"].tolist() == ["01"]
     assert later["n"].tolist() == [7.0]
 
@@ -147,7 +151,7 @@ def test_a_file_that_is_too_large_is_not_read(write, monkeypatch):
 def test_text_and_infinity_among_numbers(write, cells, message):
     file = open_table(write("a,b\n" + "".join(f"{cell},1\n" for cell in cells)))
     with pytest.raises(InputError, match=message):
-        typed(read_table(file), file.source)
+        convert_columns(read_table(file), file.source)
 
 
 def test_parquet_without_pyarrow(write, monkeypatch):
@@ -167,11 +171,11 @@ def test_parquet(tmp_path):
     assert file.names == ("a", "b", "c", "d")
     (part,) = read_chunks(file, ["c", "a", "b"], None)
     assert [each.index.tolist() for each in read_chunks(file, ["a"], 1)] == [[1], [2]]
-    frame, kinds = typed(part, path)
+    frame, kinds = convert_columns(part, path)
     assert kinds == {"c": "category", "a": "number", "b": "category"}
     assert frame["c"].tolist() == ["True", "False"]
     with pytest.raises(InputError, match="column 'd' contains datetime64"):
-        typed(read_table(file), path)
+        convert_columns(read_table(file), path)
     path.write_bytes(b"PAR1 but not for long")
     with pytest.raises(InputError, match="cannot be read as Parquet"):
         open_table(path)
@@ -195,3 +199,55 @@ def test_without_pandas(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "pandas", None)
     with pytest.raises(MissingExtraError, match=r"pip install scikit-learn pandas"):
         read_table(open_table(write("a,b\n1,2\n")))
+
+
+@pytest.fixture
+def numbers(tmp_path):
+    """1,000 rows, every tenth without a target."""
+    lines = [[i, "" if i % 10 == 0 else i] for i in range(1000)]
+    return open_table(write_csv(tmp_path / "numbers.csv", [["x", "y"], *lines]))
+
+
+def test_rows_with_a_target_are_drawn_in_order_and_none_twice(numbers):
+    found = read_sample(numbers, 50, "y", seed=0, chunk=70)
+    drawn = found.frame["x"].astype(int).to_numpy()
+    assert (found.rows, found.without, len(drawn)) == (900, 100, 50)
+    assert (np.diff(drawn) > 0).all()
+    assert (drawn % 10 != 0).all()
+    assert found.frame.index.tolist() == (drawn + 1).tolist()
+    assert len(read_sample(numbers, 5_000, "y", seed=0).frame) == 900
+
+
+@takes_long
+def test_all_rows_have_the_same_chance(numbers):
+    counts = np.zeros(1000)
+    for seed in range(200):
+        counts[read_sample(numbers, 90, "y", seed, chunk=300).frame["x"].astype(int)] += 1
+    first, last = counts[:500].sum(), counts[500:].sum()
+    # 18,000 samples without replacement, half of them from each half but for chance.
+    assert abs(first - last) < 4 * np.sqrt(18_000 * 0.9)
+    assert counts[counts > 0].size == 900
+
+
+def test_no_more_is_held_than_a_part_and_twice_the_sample(numbers, monkeypatch):
+    held, smallest = [], tables._smallest_keys
+
+    def watched(parts, keys, most):
+        held.append(len(keys))
+        return smallest(parts, keys, most)
+
+    monkeypatch.setattr(tables, "_smallest_keys", watched)
+    read_sample(numbers, 20, "y", seed=0, chunk=50)
+    assert max(held) <= 2 * 20 + 50
+
+
+def test_parquet_is_sampled_in_parts(tmp_path):
+    pandas, parquet = pytest.importorskip("pandas"), pytest.importorskip("pyarrow.parquet")
+    lines = houses(40)[1:]
+    frame = pandas.DataFrame([[float(a), c] for a, _, c, _ in lines], columns=["area", "town"])
+    path = tmp_path / "houses.parquet"
+    frame.to_parquet(path, row_group_size=15)
+    assert parquet.ParquetFile(path).num_row_groups == 3
+    found = read_sample(open_table(path), 12, "area", seed=1, chunk=7)
+    assert (found.rows, len(found.frame)) == (40, 12)
+    np.testing.assert_array_equal(found.frame["area"], frame["area"].iloc[found.frame.index - 1])

@@ -7,8 +7,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesnorm.cli.holding_out import split
-from bayesnorm.cli.task import Task, guess_task, require_targets
+from bayesnorm.cli.fit_options import Task
+from bayesnorm.cli.held_out import random_split
+from bayesnorm.cli.inputs_and_targets import guess_task, require_targets
 from bayesnorm.errors import InputError
 
 
@@ -33,18 +34,18 @@ def test_guess(values, kind, task):
 @pytest.mark.parametrize("task", list(Task))
 def test_split_is_a_partition_of_the_wanted_size(task):
     y = np.arange(101) % 4
-    train, test = split(y, 0.2, 0, task)
+    train, test = random_split(y, 0.2, 0, task)
     assert len(test) == 20
     assert np.array_equal(np.sort(np.concatenate([train, test])), np.arange(101))
-    again = split(y, 0.2, 0, task)[1]
+    again = random_split(y, 0.2, 0, task)[1]
     assert np.array_equal(test, again)
-    assert not np.array_equal(test, split(y, 0.2, 1, task)[1])
+    assert not np.array_equal(test, random_split(y, 0.2, 1, task)[1])
 
 
 def test_classes_are_spread_evenly_and_never_only_in_the_test():
     y = np.array(["common"] * 60 + ["rare"] * 10 + ["pair"] * 2 + ["single"])
     for seed in range(20):
-        train, test = split(y, 0.5, seed, Task.classification)
+        train, test = random_split(y, 0.5, seed, Task.classification)
         assert set(y[test]) <= set(y[train])
         assert abs((y[test] == "rare").sum() - 5) <= 1
         assert "single" not in y[test]

@@ -102,7 +102,8 @@ def test_the_page_samples_it_where_there_is_one(make):
 
 
 def test_it_is_kept_with_a_run():
-    from bayesnorm.cli.report_json import json_value, report_from_values
+    from bayesnorm.cli.report import report_from_values
+    from bayesnorm.cli.run_folder import json_value
 
     report = report_of(regression_test(), curve=curve(0.5))
     values = json.loads(json.dumps(json_value(report)))

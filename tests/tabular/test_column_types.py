@@ -10,7 +10,7 @@ import numpy as np
 import pandas as pd
 import pytest
 
-from bayesnorm.cli.file_columns import typed
+from bayesnorm.cli.file_columns import convert_columns
 from bayesnorm.errors import InputError
 from bayesnorm.tabular.column_types import contents_of, read_columns
 
@@ -28,7 +28,7 @@ def kind_in_memory(values):
 
 def kind_in_a_file(frame):
     try:
-        return typed(frame, Path("t.csv"))[1]["a"]
+        return convert_columns(frame, Path("t.csv"))[1]["a"]
     except InputError:
         return REFUSED
 
@@ -70,7 +70,7 @@ def test_complex_numbers_are_refused():
 def test_text_is_read_as_numbers_alike_wherever_it_comes_from():
     words = ["1e3", " 2 ", "-.5", "+7"]
     _, (array,) = read_columns(np.array(words)[:, None])
-    file, kinds = typed(pd.DataFrame({"a": words}), Path("t.csv"))
+    file, kinds = convert_columns(pd.DataFrame({"a": words}), Path("t.csv"))
     assert kinds == {"a": "number"}
     assert array.tolist() == file["a"].tolist() == [1000.0, 2.0, -0.5, 7.0]
     for odd in ("1_000", "0x10", "one"):  # numbers to Python's own ear at most

@@ -10,13 +10,12 @@ from typer.core import TyperGroup
 
 from .data_csv import data_csv
 from .drift import drift
-from .ending import run_commands
+from .ending import UsageError, run_commands
 from .fit import fit
 from .maps import maps
+from .pages import bayesnorm_version
 from .predict import predict
 from .report import report
-from .usage import UsageError
-from .versions import own_version
 
 # Commands that were removed from `bayesnorm`, and what to run instead.
 MOVED = {
@@ -64,7 +63,7 @@ def everything(
     """
     context.obj["debug"] = debug
     if version:
-        print(f"bayesnorm {own_version()}")
+        print(f"bayesnorm {bayesnorm_version()}")
     elif context.invoked_subcommand is None:
         print(context.get_help())
 

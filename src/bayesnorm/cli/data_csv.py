@@ -13,10 +13,9 @@ import typer
 from ..errors import quoted
 from ..files import write_bytes
 from .bundled_data import BUNDLED, load_bundled
-from .overwriting import require_free
+from .ending import UsageError
+from .output_files import SpreadsheetSafe, mark_formula, require_free
 from .printing import note, standard_output
-from .spreadsheet import SpreadsheetSafe, harmless
-from .usage import UsageError
 
 
 def data_csv(
@@ -40,7 +39,7 @@ def data_csv(
     frame = load_bundled(name)
     columns, rows = [str(column) for column in frame.columns], frame.astype(object).values.tolist()
     if spreadsheet_safe:
-        columns, rows = [*map(harmless, columns)], [[*map(harmless, row)] for row in rows]
+        columns, rows = [*map(mark_formula, columns)], [[*map(mark_formula, row)] for row in rows]
     write_table(columns, rows, out)
 
 
@@ -55,6 +54,6 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], out: Path
             stream.write(text.getvalue())
         return
     write_bytes(out, text.getvalue().encode())
-    from ..report.words import count
+    from ..report import words
 
-    note(f"Wrote {count(len(rows), 'row')} and {count(len(columns), 'column')} to {out}.")
+    note(f"Wrote {words.count(len(rows), 'row')} and {words.count(len(columns), 'column')} to {out}.")

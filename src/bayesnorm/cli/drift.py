@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections import Counter
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -12,16 +11,14 @@ import typer
 
 from ..files import require_writable
 from .ending import DRIFTED
-from .file_columns import as_in_training, require_columns
-from .overwriting import require_other
-from .pages import WITHOUT_PAGE, can_write_pages
-from .predictions import reasons_in
+from .file_columns import read_as_in_training, require_columns
+from .output_files import require_not_input
+from .pages import WITHOUT_PAGE, can_write_pages, provenance_facts
+from .predictions import count_reasons
 from .printing import note, show_json, show_pairs
-from .report_json import json_value
-from .run_folder import DRIFT_PAGE, MODEL, read_runs
+from .run_folder import DRIFT_PAGE, MODEL, json_value, read_runs
 from .table_source import A_TABLE, Encoding
-from .tables import MOST_MIB, open_table, read_chunks
-from .versions import all_versions, cpu_name
+from .tables import MOST_MIB, open_table, read_table
 
 
 def drift(
@@ -55,36 +52,32 @@ def drift(
     require_columns(file, list(kinds), "DATA")
     page = run / DRIFT_PAGE if out is None else out
     require_writable(page, "--out")
-    require_other(page, file.source.path)
+    require_not_input(page, file.source.path)
     from ..report import DriftReport, Provenance, drift_page, write_report
     from ..tabular import load
 
     model = load(folder / MODEL)
-    (rows,) = read_chunks(file, list(kinds), None)
-    inputs = as_in_training(rows, file, facts)
-    found = model.drift(inputs)
-    why = reasons_in(model.uncertainty(inputs)["reason"]) if found.unusual else Counter[str]()
-    command = shlex.join(["bayesnorm", "drift", str(run), data])
-    date = datetime.now().astimezone().date().isoformat()
-    provenance = Provenance(all_versions(), cpu_name(), date, command)
-    written = can_write_pages()
-    if written:
-        write_report(DriftReport(file.source.name, str(facts.get("target")), found, provenance, why), page)
+    inputs = read_as_in_training(read_table(file, list(kinds)), file, facts)
+    result = model.drift(inputs)
+    reasons = count_reasons(model.uncertainty(inputs)["reason"]) if result.unusual else Counter[str]()
+    provenance = Provenance(**provenance_facts(shlex.join(["bayesnorm", "drift", str(run), data])))
+    has_page = can_write_pages()
+    if has_page:
+        write_report(DriftReport(file.source.name, str(facts.get("target")), result, provenance, reasons), page)
     if as_json:
-        show_json(
-            {**told(found), "reason": dict(why), "found": json_value(found), "out": str(page) if written else None}
-        )
+        details = {"reason": dict(reasons), "found": json_value(result), "out": str(page) if has_page else None}
+        show_json({**drift_as_json(result), **details})
     else:
-        words = {"rows": f"{drift_page.headline(found)} {drift_page.chance_words(found)}"}
-        words["changed columns"] = drift_page.moved_words(found)
-        words |= {f"  {column.name}": drift_page.column_words(column) for column in found.moved}
-        words |= {"network": drift_page.network_words(found), "single rows": drift_page.unusual_words(found, why)}
-        show_pairs({**words, "page": str(page) if written else WITHOUT_PAGE})
-    if found.drifted and fail_on_drift:
+        words = {"rows": f"{drift_page.headline(result)} {drift_page.chance_words(result)}"}
+        words["changed columns"] = drift_page.moved_words(result)
+        words |= {f"  {column.name}": drift_page.column_words(column) for column in result.moved}
+        words |= {"network": drift_page.network_words(result), "single rows": drift_page.unusual_words(result, reasons)}
+        show_pairs({**words, "page": str(page) if has_page else WITHOUT_PAGE})
+    if result.drifted and fail_on_drift:
         note(f"The rows of {file.source} have drifted from the training rows (--fail-on-drift: exit code {DRIFTED}).")
         raise typer.Exit(DRIFTED)
 
 
-def told(found: Any) -> dict[str, Any]:
+def drift_as_json(result: Any) -> dict[str, Any]:
     """Return the result of a drift test as JSON values."""
-    return {"drifted": found.drifted, "p_value": found.p_value, "moved": [column.name for column in found.moved]}
+    return {"drifted": result.drifted, "p_value": result.p_value, "moved": [column.name for column in result.moved]}

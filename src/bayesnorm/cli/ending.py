@@ -1,4 +1,4 @@
-"""Run a command, print an error in one line, and choose the exit code.
+"""Run a command, print an error in one line, choose the exit code, and delay signals while files are renamed.
 
 The exit code is 0 for success, 1 for an error, 2 for wrong usage, and 3 if `bayesnorm drift --fail-on-drift` detects
 drift. It is 130 after Ctrl-C, 143 after SIGTERM, and 129 after the terminal was closed. It is 141 if the reader of
@@ -7,20 +7,28 @@ the output closes the pipe, as `head` does.
 
 from __future__ import annotations
 
+import contextlib
 import os
+import signal
 import sys
+import threading
 import traceback
 import warnings
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import typer
 
+from bayesnorm_command import TERMINATING
+
 from ..errors import BayesNormError, shortened
 from .printing import standard_output
-from .usage import UsageError
 
 FAILED, WRONG_USAGE, DRIFTED, INTERRUPTED, UNREAD = 1, 2, 3, 130, 141
+
+
+class UsageError(BayesNormError):
+    """Wrong options or arguments; the exit code is 2."""
 
 
 def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | None = None) -> int:
@@ -42,15 +50,15 @@ def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | No
                 None if arguments is None else [*arguments], prog_name=name, standalone_mode=False, obj=settings
             )
             if code == INTERRUPTED:
-                _tell("interrupted")
+                _print_line("interrupted")
             with standard_output() as out:
                 out.flush()
             return int(code or 0)
         except (KeyboardInterrupt, typer.Abort):
-            _tell("interrupted")
+            _print_line("interrupted")
             return INTERRUPTED
         except (Exception, SystemExit) as error:
-            _drop_unwritten()
+            _discard_unwritten()
             if _is_broken_pipe(error):
                 return UNREAD
             if isinstance(error, SystemExit):
@@ -58,8 +66,28 @@ def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | No
             if settings["debug"]:
                 traceback.print_exc()
             message, code = _explain(error, name)
-            _tell(f"error: {message}")
+            _print_line(f"error: {message}")
             return code
+
+
+@contextlib.contextmanager
+def delay_signals() -> Iterator[None]:
+    """Delay Ctrl-C, SIGTERM and SIGHUP until the block has ended; only the main thread receives them."""
+    if threading.current_thread() is not threading.main_thread():
+        yield
+        return
+    received: list[signal.Signals] = []
+    handlers = {number: signal.getsignal(number) for number in (signal.SIGINT, *TERMINATING)}
+    delayed = {number: handler for number, handler in handlers.items() if callable(handler)}
+    try:
+        for number in delayed:
+            signal.signal(number, lambda number, _: received.append(signal.Signals(number)))
+        yield
+    finally:
+        for number, handler in delayed.items():
+            signal.signal(number, handler)
+        for number in received[:1]:
+            signal.raise_signal(number)
 
 
 def _is_broken_pipe(error: BaseException | None) -> bool:
@@ -67,7 +95,7 @@ def _is_broken_pipe(error: BaseException | None) -> bool:
     return error is not None and (isinstance(error, BrokenPipeError) or _is_broken_pipe(error.__context__))
 
 
-def _drop_unwritten() -> None:
+def _discard_unwritten() -> None:
     """Discard output that a standard stream cannot write, so that Python does not complain at exit."""
     for stream in filter(None, (sys.__stdout__, sys.__stderr__)):
         try:
@@ -94,11 +122,11 @@ def _explain(error: Exception, name: str) -> tuple[str, int]:
 
 
 def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    _tell(f"warning: {message}")
+    _print_line(f"warning: {message}")
 
 
-def _tell(text: str) -> None:
+def _print_line(text: str) -> None:
     try:
         print(shortened(" ".join(text.split())), file=sys.stderr)
     except OSError:  # standard error is closed
-        _drop_unwritten()
+        _discard_unwritten()

@@ -17,11 +17,11 @@ from numpy.typing import NDArray
 from ..errors import InputError, quoted
 from .table_source import Source
 from .tables import TableFile, pandas
-from .written_dates import WrittenDates, dates_in, read_dates
-from .written_numbers import PERCENT, Written, read_written, written_in
+from .written_dates import DateFormat, date_formats_from_facts, read_dates
+from .written_numbers import PERCENT, NumberFormat, number_formats_from_facts, read_formatted
 
 if TYPE_CHECKING:
-    from ..tabular.column_types import Kind
+    from ..tabular import column_types
 
 
 # Names longer than this many characters are not compared with similar ones, because that takes long.
@@ -31,40 +31,40 @@ LONGEST_COMPARED = 200
 NEAR = 0.7
 
 
-def require_columns(file: TableFile, wanted: Sequence[str], what: str) -> None:
+def require_columns(file: TableFile, names: Sequence[str], option: str) -> None:
     """Raise an error for a name that the table does not have, and suggest the most similar one.
 
     Args:
         file: The table.
-        wanted: Names that it must have.
-        what: The option or argument that needs them, such as "--target".
+        names: Names that it must have.
+        option: The option or argument that needs them, such as "--target".
     """
-    for name in wanted:
+    for name in names:
         if name not in file.names:
-            short = [each for each in file.names if len(each) <= LONGEST_COMPARED >= len(name)]
-            folded = {_folded(each): each for each in reversed(short)}
-            near = difflib.get_close_matches(_folded(name), folded, n=1, cutoff=NEAR)
+            short = [other for other in file.names if len(other) <= LONGEST_COMPARED >= len(name)]
+            folded = {_fold(other): other for other in reversed(short)}
+            near = difflib.get_close_matches(_fold(name), folded, n=1, cutoff=NEAR)
             meant = f" Did you mean {quoted(folded[near[0]])}?" if near else ""
-            there = ", ".join(file.names[:20]) + (", ..." if len(file.names) > 20 else "")
-            raise InputError(f"{what}: {file.source} has no column {quoted(name)}.{meant} Its columns are {there}.")
+            columns = ", ".join(file.names[:20]) + (", ..." if len(file.names) > 20 else "")
+            raise InputError(f"{option}: {file.source} has no column {quoted(name)}.{meant} Its columns are {columns}.")
 
 
-def _folded(name: str) -> str:
+def _fold(name: str) -> str:
     """Return a name in lower case, with blanks for underscores, dots and hyphens."""
     return re.sub(r"[\s_.-]+", " ", name.casefold()).strip()
 
 
-def typed(
+def convert_columns(
     frame: Any,
     path: Path | Source,
     *,
     categorical: Collection[str] = (),
-    kinds: Mapping[str, Kind] | None = None,
+    kinds: Mapping[str, column_types.Kind] | None = None,
     forgiving: Collection[str] = (),
     decimal: str = ".",
-    written: Mapping[str, Written] | None = None,
-    dates: Mapping[str, WrittenDates] | None = None,
-) -> tuple[Any, dict[str, Kind]]:
+    numbers: Mapping[str, NumberFormat] | None = None,
+    dates: Mapping[str, DateFormat] | None = None,
+) -> tuple[Any, dict[str, column_types.Kind]]:
     """Return the table with columns of float64, text or dates, and the kind of each column.
 
     Missing text is None.
@@ -76,26 +76,26 @@ def typed(
         kinds: The kinds of the columns in training; None detects them.
         forgiving: Names of number or date columns in which unreadable cells count as empty.
         decimal: The decimal point of cells that are text.
-        written: The number formats of columns with a currency, percent sign or the like, from training.
+        numbers: The number formats of columns with a currency, percent sign or the like, from training.
         dates: The date formats of columns, from training.
     """
     pd = pandas()
-    found: dict[str, Any] = {}
-    found_kinds: dict[str, Kind] = {}
+    columns: dict[str, Any] = {}
+    column_kinds: dict[str, column_types.Kind] = {}
     for name in frame.columns:
         if dates and name in dates:
-            values, found_kinds[name] = _dates(frame[name], path, dates[name], name in forgiving), "date"
-            found[name] = pd.Series(values, index=frame.index)
+            values, column_kinds[name] = _read_dates(frame[name], path, dates[name], name in forgiving), "date"
+            columns[name] = pd.Series(values, index=frame.index)
             continue
         kind = "category" if name in categorical else None if kinds is None else kinds[name]
-        how = (written or {}).get(name, Written() if name in forgiving else None)
-        column = numbers_alone(frame[name], decimal, how) if name in forgiving else frame[name]
-        values, found_kinds[name] = _typed_column(column, path, kind, decimal, how)
-        found[name] = pd.Series(values, index=frame.index, dtype=values.dtype)
-    return pd.DataFrame(found, index=frame.index, columns=list(frame.columns)), found_kinds
+        number_format = (numbers or {}).get(name, NumberFormat() if name in forgiving else None)
+        column = mask_non_numbers(frame[name], decimal, number_format) if name in forgiving else frame[name]
+        values, column_kinds[name] = _read_column(column, path, kind, decimal, number_format)
+        columns[name] = pd.Series(values, index=frame.index, dtype=values.dtype)
+    return pd.DataFrame(columns, index=frame.index, columns=list(frame.columns)), column_kinds
 
 
-def as_in_training(frame: Any, file: TableFile, facts: Mapping[str, Any]) -> Any:
+def read_as_in_training(frame: Any, file: TableFile, facts: Mapping[str, Any]) -> Any:
     """Return the inputs of a run's estimator, read from new rows in the same way as in training.
 
     Args:
@@ -107,54 +107,62 @@ def as_in_training(frame: Any, file: TableFile, facts: Mapping[str, Any]) -> Any
     frame = frame[[column["name"] for column in columns]]
     kinds = {column["name"]: column["kind"] for column in columns}
     forgiving = [column["name"] for column in columns if column.get("forgiving")]
-    known: Any = {"written": written_in(facts), "dates": dates_in(facts)}
-    return typed(frame, file.source, kinds=kinds, forgiving=forgiving, decimal=file.decimal, **known)[0]
+    inputs, _ = convert_columns(
+        frame,
+        file.source,
+        kinds=kinds,
+        forgiving=forgiving,
+        decimal=file.decimal,
+        numbers=number_formats_from_facts(facts),
+        dates=date_formats_from_facts(facts),
+    )
+    return inputs
 
 
-def numbers_alone(column: Any, decimal: str, written: Written | None) -> Any:
+def mask_non_numbers(column: Any, decimal: str, number_format: NumberFormat | None) -> Any:
     """Return a column with missing values in place of cells that are not numbers."""
-    return column.mask(read_written(column, written or Written(), decimal)[1])
+    return column.mask(read_formatted(column, number_format or NumberFormat(), decimal)[1])
 
 
-def _dates(column: Any, path: Path | Source, written: WrittenDates, forgiving: bool) -> NDArray[Any]:
+def _read_dates(column: Any, path: Path | Source, date_format: DateFormat, forgiving: bool) -> NDArray[Any]:
     """Return a column of dates, or raise an error that names a cell that is not a date."""
-    values, unreadable = read_dates(column, written)
+    values, unreadable = read_dates(column, date_format)
     if unreadable.any() and not forgiving:
         row = int(unreadable.argmax())
         raise InputError(
-            f"{path}: column {quoted(column.name)} contains dates ({written.way}) in training, but row "
+            f"{path}: column {quoted(column.name)} contains dates ({date_format.way}) in training, but row "
             f"{column.index[row]} contains {quoted(column.iloc[row])}. Write a date in this format, or leave the cell "
             "empty."
         )
     return values
 
 
-def _typed_column(
-    column: Any, path: Path | Source, kind: Kind | None, decimal: str, written: Written | None
-) -> tuple[NDArray[Any], Kind]:
+def _read_column(
+    column: Any, path: Path | Source, kind: column_types.Kind | None, decimal: str, number_format: NumberFormat | None
+) -> tuple[NDArray[Any], column_types.Kind]:
     """Return a column's values and their kind, which is `kind` unless that is None."""
-    from ..tabular.column_types import cell_label, contents_of, labels, read_numbers
+    from ..tabular import column_types
 
     where = f"{path}: column {quoted(column.name)}"
-    if contents_of(column) in ("dates", "durations") and kind != "category":
+    if column_types.contents_of(column) in ("dates", "durations") and kind != "category":
         raise InputError(f"{where} contains {column.dtype}. Convert it to numbers, such as days since the first date.")
     _require_plain(column, where)
     if kind == "category":
-        return labels(column, cell_label), kind
-    values, unreadable = read_numbers(column, decimal)
-    if written is not None or (kind is not None and unreadable.any()):
-        values, unreadable = read_written(column, written or Written(), decimal)
+        return column_types.labels(column, column_types.cell_label), kind
+    values, unreadable = column_types.read_numbers(column, decimal)
+    if number_format is not None or (kind is not None and unreadable.any()):
+        values, unreadable = read_formatted(column, number_format or NumberFormat(), decimal)
     if kind is None:
         kind = _kind_in_training(column, path, unreadable)
     elif unreadable.any():
-        row, mark = int(unreadable.argmax()), "" if written is None else written.mark
+        row, mark = int(unreadable.argmax()), "" if number_format is None else number_format.mark
         with_mark = f" with {mark}" if mark == PERCENT else f" with or without {mark}" if mark else ""
         raise InputError(
             f"{where} contains numbers{' with ' + mark if mark else ''} in training, but row {column.index[row]} "
             f"contains {quoted(column.iloc[row])}. Write a number{with_mark}, or leave the cell empty."
         )
     if kind == "category":
-        return labels(column, cell_label), kind
+        return column_types.labels(column, column_types.cell_label), kind
     infinite = np.isinf(values)
     if infinite.any():
         row = int(infinite.argmax())
@@ -177,11 +185,11 @@ def _require_plain(column: Any, where: str) -> None:
             )
 
 
-def _kind_in_training(column: Any, path: Path | Source, unreadable: NDArray[np.bool_]) -> Kind:
+def _kind_in_training(column: Any, path: Path | Source, unreadable: NDArray[np.bool_]) -> column_types.Kind:
     """Return the kind of a training column, or raise an error that says why it is unclear and what to do."""
-    from ..tabular.column_types import cells_with_commas, kind_of_cells
+    from ..tabular import column_types
 
-    name, kind = quoted(column.name), kind_of_cells(column, unreadable)
+    name, kind = quoted(column.name), column_types.kind_of_cells(column, unreadable)
     if kind == "mixed":
         row = int(unreadable.argmax())
         raise InputError(
@@ -190,7 +198,7 @@ def _kind_in_training(column: Any, path: Path | Source, unreadable: NDArray[np.b
             f"--drop {name}."
         )
     if kind == "commas":
-        example = column.iloc[cells_with_commas(column).argmax()]
+        example = column.iloc[column_types.cells_with_commas(column).argmax()]
         raise InputError(
             f"{path}: column {name} contains numbers with commas, such as {quoted(example)}. Write them with a decimal "
             f"point and without thousands separators, or use --categorical {name} or --drop {name}."

@@ -2,27 +2,32 @@
 
 from __future__ import annotations
 
-import contextlib
-import math
 import shlex
 from pathlib import Path
 from typing import Annotated
 
 import typer
 
-from ..errors import quoted
-from .fit_options import KINDS, Device, FitOptions
+from .fit_options import (
+    KINDS,
+    Device,
+    FitOptions,
+    Holdout,
+    Task,
+    UncertaintyMethod,
+    choose_holdout,
+    parse_column_kind,
+    parse_effective_batch_size,
+    parse_units,
+    require_test_fraction,
+)
 from .fitting import FitContext, fit_run
-from .holding_out import Holdout
+from .output_files import SpreadsheetSafe
 from .pages import WITHOUT_PAGE
 from .printing import note, show_json, show_pairs
-from .run_folder import PAGE, require_run_free, run_places
-from .spreadsheet import SpreadsheetSafe
+from .run_folder import PAGE, require_run_free, target_folders
 from .table_source import A_TABLE, Encoding
 from .tables import MOST_MIB
-from .task import Task
-from .uncertainty_method import UncertaintyMethod
-from .usage import UsageError
 
 # The largest seed that scikit-learn accepts.
 LARGEST_SEED = 2**32 - 1
@@ -176,87 +181,45 @@ def fit(
         drop=tuple(drop or ()),
         keep=tuple(keep or ()),
         categorical=tuple(categorical or ()),
-        read_as=dict(map(_read_as, as_ or ())),
-        test_fraction=_test_fraction(test_fraction),
-        holdout=_holdout(holdout, time, group),
+        read_as=dict(map(parse_column_kind, as_ or ())),
+        test_fraction=require_test_fraction(test_fraction),
+        holdout=choose_holdout(holdout, time, group),
         time=time,
         group=group,
         seed=seed,
         epochs=epochs,
-        hidden=None if hidden is None else _units(hidden),
+        hidden=None if hidden is None else parse_units(hidden),
         members=members,
         fast=fast,
         interruptible=interruptible,
         conformal=conformal,
         homoscedastic=homoscedastic,
-        effective_batch_size=_effective_batch_size(effective_batch_size),
+        effective_batch_size=parse_effective_batch_size(effective_batch_size),
         device=device,
         max_rows=max_rows,
     )
     tell = (lambda _: None) if quiet else note
     command = shlex.join(["bayesnorm", "fit", *_arguments(context)])
-    shared = FitContext(spreadsheet_safe, command, tell, progress=not quiet)
-    found = fit_run(data, out, target, options, shared, max_mib=max_size, encoding=encoding)
-    places = {name: out / place for name, place in run_places(list(found)).items()} if len(found) > 1 else {}
+    fit_context = FitContext(spreadsheet_safe, command, tell, progress=not quiet)
+    runs = fit_run(data, out, target, options, fit_context, max_mib=max_size, encoding=encoding)
+    folders = {name: out / folder for name, folder in target_folders(list(runs)).items()} if len(runs) > 1 else {}
     if as_json:
-        one, *others = found.values()
-        show_json({**({"targets": found} if others else one), "out": str(out)})
+        first, *others = runs.values()
+        show_json({**({"targets": runs} if others else first), "out": str(out)})
     elif not quiet:
-        for name, facts in found.items():
-            page = str(places.get(name, out) / PAGE) if facts["report"] else WITHOUT_PAGE
-            named = {"target": name} if places else {}
-            show_pairs({**named, **facts["summary"], "report": page})
+        for name, facts in runs.items():
+            page = str(folders.get(name, out) / PAGE) if facts["report"] else WITHOUT_PAGE
+            target_line = {"target": name} if folders else {}
+            show_pairs({**target_line, **facts["summary"], "report": page})
 
 
 def _arguments(context: typer.Context) -> list[str]:
     """Return the arguments with which the same command can be run again."""
-    found: list[str] = [context.params["data"]]
+    arguments: list[str] = [context.params["data"]]
     for name, value in context.params.items():
         flag = f"--{name.rstrip('_').replace('_', '-')}"
         if name in ("data", "quiet", "force", "as_json") or value is None or value is False:
             continue
-        for each in value if isinstance(value, list | tuple) else [value]:
-            found += [flag] if each is True else [flag, str(each)]
-    return found
-
-
-def _test_fraction(value: float | None) -> float | None:
-    """Return the fraction of rows to hold out, or raise an error."""
-    if value is not None and not 0 < value <= 0.5:
-        raise UsageError(f"--test-fraction must be a number above 0 and at most 0.5, got {value:g}.")
-    return value
-
-
-def _holdout(given: Holdout | None, time: str | None, group: str | None) -> Holdout:
-    """Return which rows are held out, or raise an error if the options contradict each other."""
-    if group is not None and (time is not None or given is Holdout.last):
-        raise UsageError("--group cannot be combined with --time or --holdout last. Use one of them.")
-    if time is not None and given is Holdout.random:
-        raise UsageError("--time cannot be combined with --holdout random. Use one of them.")
-    return Holdout.last if time is not None else given or Holdout.random
-
-
-def _read_as(text: str) -> tuple[str, str]:
-    """Return the column and the kind of an option value such as NAME=KIND."""
-    name, equals, kind = text.rpartition("=")
-    if not equals or kind not in KINDS:
-        raise UsageError(f"--as must be COLUMN=KIND with a kind of {', '.join(KINDS)}, got {quoted(text)}.")
-    return name, kind
-
-
-def _units(text: str) -> tuple[int, ...]:
-    """Return the units of the hidden layers, from text such as 128,128."""
-    parts = [part.strip() for part in text.split(",")]
-    if not all(part.isdecimal() and int(part) > 0 for part in parts):
-        raise UsageError(f"--hidden must be the units of each hidden layer, such as 128,128, got {quoted(text)}.")
-    return tuple(int(part) for part in parts)
-
-
-def _effective_batch_size(text: str | None) -> str | float | None:
-    """Return the effective batch size, or the name of the rule that chooses it."""
-    if text is None or text in ("cross-validated", "elbo"):
-        return text
-    with contextlib.suppress(ValueError):
-        if 0 < (size := float(text)) < math.inf:
-            return size
-    raise UsageError(f"--effective-batch-size must be cross-validated, elbo or a positive number, got {quoted(text)}.")
+        for entry in value if isinstance(value, list | tuple) else [value]:
+            arguments += [flag] if entry is True else [flag, str(entry)]
+    return arguments

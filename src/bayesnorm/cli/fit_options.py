@@ -1,12 +1,14 @@
-"""The options of `bayesnorm fit`."""
+"""The options of `bayesnorm fit`, and how their texts on the command line are read."""
 
 from __future__ import annotations
 
+import contextlib
+import math
 from dataclasses import dataclass
 from enum import StrEnum
 
-from .holding_out import Holdout
-from .task import Task
+from ..errors import quoted
+from .ending import UsageError
 
 DATES = ("date", "day-first", "month-first")
 """The values of `--as` for columns of dates."""
@@ -15,12 +17,54 @@ KINDS = ("category", "number", "text", *DATES)
 """All values of `--as`."""
 
 
+class Task(StrEnum):
+    """The task: predict a number or a class."""
+
+    regression = "regression"
+    classification = "classification"
+
+
+class Holdout(StrEnum):
+    """Which rows are held out."""
+
+    random = "random"
+    last = "last"
+
+
 class Device(StrEnum):
     """The device that trains the networks, named as for the estimators of `bayesnorm.tabular`."""
 
     cpu = "cpu"
     cuda = "cuda"
     auto = "auto"
+
+
+class UncertaintyMethod(StrEnum):
+    """The name of a method, as in the estimators of `bayesnorm.tabular`."""
+
+    mcbn = "mcbn"
+    gaussian = "gaussian"
+    stochastic = "stochastic"
+    dropout = "dropout"
+    ensemble = "ensemble"
+
+    @property
+    def description(self) -> str:
+        """A description of the method for the report."""
+        return _DESCRIPTIONS[self]
+
+
+_DESCRIPTIONS = {
+    UncertaintyMethod.mcbn: "Monte Carlo Batch Normalization: the epistemic uncertainty comes from sampling the "
+    "statistics of training batches",
+    UncertaintyMethod.gaussian: "Gaussian batch statistics: the epistemic uncertainty comes from sampling batch means "
+    "and standard deviations from a normal distribution",
+    UncertaintyMethod.stochastic: "Stochastic Batch Normalization: the epistemic uncertainty comes from sampling the "
+    "batch mean and standard deviation of each unit independently",
+    UncertaintyMethod.dropout: "Monte Carlo dropout: the epistemic uncertainty comes from dropping units at random",
+    UncertaintyMethod.ensemble: "A deep ensemble: the epistemic uncertainty comes from the disagreement of networks "
+    "with different initial weights",
+}
 
 
 @dataclass(frozen=True)
@@ -74,3 +118,45 @@ class FitOptions:
     effective_batch_size: str | float | None
     device: Device
     max_rows: int | None
+
+
+def require_test_fraction(value: float | None) -> float | None:
+    """Return the fraction of rows to hold out, or raise an error."""
+    if value is not None and not 0 < value <= 0.5:
+        raise UsageError(f"--test-fraction must be a number above 0 and at most 0.5, got {value:g}.")
+    return value
+
+
+def choose_holdout(option: Holdout | None, time: str | None, group: str | None) -> Holdout:
+    """Return which rows are held out, or raise an error if the options contradict each other."""
+    if group is not None and (time is not None or option is Holdout.last):
+        raise UsageError("--group cannot be combined with --time or --holdout last. Use one of them.")
+    if time is not None and option is Holdout.random:
+        raise UsageError("--time cannot be combined with --holdout random. Use one of them.")
+    return Holdout.last if time is not None else option or Holdout.random
+
+
+def parse_column_kind(text: str) -> tuple[str, str]:
+    """Return the column and the kind of an option value such as NAME=KIND."""
+    name, equals, kind = text.rpartition("=")
+    if not equals or kind not in KINDS:
+        raise UsageError(f"--as must be COLUMN=KIND with a kind of {', '.join(KINDS)}, got {quoted(text)}.")
+    return name, kind
+
+
+def parse_units(text: str) -> tuple[int, ...]:
+    """Return the units of the hidden layers, from text such as 128,128."""
+    parts = [part.strip() for part in text.split(",")]
+    if not all(part.isdecimal() and int(part) > 0 for part in parts):
+        raise UsageError(f"--hidden must be the units of each hidden layer, such as 128,128, got {quoted(text)}.")
+    return tuple(int(part) for part in parts)
+
+
+def parse_effective_batch_size(text: str | None) -> str | float | None:
+    """Return the effective batch size, or the name of the rule that chooses it."""
+    if text is None or text in ("cross-validated", "elbo"):
+        return text
+    with contextlib.suppress(ValueError):
+        if 0 < (size := float(text)) < math.inf:
+            return size
+    raise UsageError(f"--effective-batch-size must be cross-validated, elbo or a positive number, got {quoted(text)}.")

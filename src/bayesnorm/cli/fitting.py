@@ -6,7 +6,6 @@ import hashlib
 import time
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
-from datetime import datetime
 from pathlib import Path
 from typing import Any
 
@@ -14,23 +13,30 @@ import numpy as np
 
 from ..errors import BayesNormError
 from .file_columns import require_columns
-from .fit_options import FitOptions
-from .holding_out import Split, hold_out
-from .judging import FEW_ROWS, LEVEL, judge_by_folds, judge_held_out
-from .pages import can_write_pages
-from .prediction_file import prediction_file
-from .predictions import DIGITS, no_end_words, readable, without_end
-from .report_json import json_value
-from .run_folder import CONTENTS, MODEL, PAGE, TEST, new_run, run_places, write_facts, write_json, write_places
+from .fit_options import FitOptions, Task
+from .held_out import FEW_ROWS, LEVEL, RowSplit, hold_out, predict_by_folds, predict_held_out
+from .output_files import prediction_file
+from .pages import can_write_pages, provenance_facts
+from .predictions import DIGITS, count_infinite_intervals, infinite_intervals_words, round_predictions
+from .run_folder import (
+    CONTENTS,
+    MODEL,
+    PAGE,
+    TEST,
+    json_value,
+    new_run,
+    target_folders,
+    write_facts,
+    write_json,
+    write_target_folders,
+)
 from .run_report import make_report
 from .table_source import Source
 from .tables import TableFile, open_table
-from .task import Task
 from .training_table import Tell, TrainingTable, load_training_table
-from .versions import all_versions, cpu_name
 
 # Default fraction of held-out rows.
-FIFTH = 0.2
+TEST_FRACTION = 0.2
 
 
 @dataclass(frozen=True)
@@ -75,77 +81,76 @@ def fit_run(
         For each target the contents of its `run.json`.
     """
     file = open_table(data, max_mib, encoding)
-    names = named_targets(file, targets)
-    told: dict[str, None] = {}
+    names = split_target_names(file, targets)
     others = {name: tuple(other for other in names if other != name) for name in names}
-    asked = [replace(options, target=name, drop=(*options.drop, *others[name])) for name in names]
+    target_options = [replace(options, target=name, drop=(*options.drop, *others[name])) for name in names]
     # Read the columns of all targets before training, so that an error in one of them comes first.
-    loaded = [load_training_table(file, each, lambda line: _tell_once(line, told, context.tell)) for each in asked]
+    tell = _tell_once(context.tell)
+    tables = [load_training_table(file, one_target, tell) for one_target in target_options]
     with new_run(out) as folder:
         if len(names) == 1:
-            return {names[0]: _fit(loaded[0], folder, asked[0], context)}
-        found, places = {}, run_places(names)
-        for table, each in zip(loaded, asked, strict=True):
-            context.tell(f"{each.target}:")
-            part = folder / places[each.target]
-            part.mkdir()
-            found[each.target] = _fit(table, part, each, context)
-        write_places(folder, places)
-    return found
+            return {names[0]: _fit_target(tables[0], folder, target_options[0], context)}
+        runs, folders = {}, target_folders(names)
+        for table, one_target in zip(tables, target_options, strict=True):
+            context.tell(f"{one_target.target}:")
+            target_folder = folder / folders[one_target.target]
+            target_folder.mkdir()
+            runs[one_target.target] = _fit_target(table, target_folder, one_target, context)
+        write_target_folders(folder, folders)
+    return runs
 
 
-def named_targets(file: TableFile, given: Sequence[str]) -> list[str]:
+def split_target_names(file: TableFile, targets: Sequence[str]) -> list[str]:
     """Return the columns to predict, each once; a comma separates names unless a column's name contains it."""
-    parted = [[each] if each in file.names else [part.strip() for part in each.split(",")] for each in given]
-    names = list(dict.fromkeys(name for part in parted for name in part if name))
-    require_columns(file, names or list(given), "--target")
+    parts = [[text] if text in file.names else [part.strip() for part in text.split(",")] for text in targets]
+    names = list(dict.fromkeys(name for part in parts for name in part if name))
+    require_columns(file, names or list(targets), "--target")
     return names
 
 
-def _tell_once(line: str, told: dict[str, None], tell: Tell) -> None:
-    """Pass on a line unless it was printed before."""
-    if line not in told:
-        told[line] = None
-        tell(line)
+def _tell_once(tell: Tell) -> Tell:
+    """Return a function that passes on a line unless it was printed before."""
+    printed: set[str] = set()
+
+    def tell_new(line: str) -> None:
+        if line not in printed:
+            printed.add(line)
+            tell(line)
+
+    return tell_new
 
 
-def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitContext) -> dict[str, Any]:
+def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context: FitContext) -> dict[str, Any]:
     """Train on a table and fill the run folder; return the contents of its `run.json`."""
-    from ..report.words import count
+    from ..report import words
 
     started = time.perf_counter()
-    source = loaded.reading.file.source
-    held = _held_out(loaded, options)
-    train, loaded = held.train, replace(loaded, warnings=(*held.told, *loaded.warnings))
-    for line in held.told:
+    source = table.formats.file.source
+    split = _split_rows(table, options)
+    train, table = split.train, replace(table, warnings=(*split.messages, *table.warnings))
+    for line in split.messages:
         context.tell(line)
-    if len(held.test):
-        context.tell(f"Training on {count(len(train), 'row')}, with {count(len(held.test), 'row')} held out.")
-    model = _estimator(options, loaded.task, context.progress)
-    model.fit(loaded.inputs.iloc[train], loaded.y[train], groups=held.groups)
+    if len(split.test):
+        context.tell(
+            f"Training on {words.count(len(train), 'row')}, with {words.count(len(split.test), 'row')} held out."
+        )
+    model = _estimator(options, table.task, context.progress)
+    model.fit(table.inputs.iloc[train], table.y[train], groups=split.groups)
     model.save(folder / MODEL)
-    judged = judge_held_out(model, loaded, held.test) if len(held.test) else judge_by_folds(model, loaded)
-    if endless := without_end(judged.frame):
-        line = no_end_words(endless, len(judged.rows), LEVEL)
-        loaded = replace(loaded, warnings=(line, *loaded.warnings))
+    if len(split.test):
+        predictions = predict_held_out(model, table.inputs, table.y, split.test)
+    else:
+        predictions = predict_by_folds(model, table.inputs)
+    if infinite := count_infinite_intervals(predictions.frame):
+        line = infinite_intervals_words(infinite, len(predictions.rows), LEVEL)
+        table = replace(table, warnings=(line, *table.warnings))
         context.tell(line)
+    provenance = {**provenance_facts(context.command), "seconds": time.perf_counter() - started}
     report = make_report(
-        model,
-        loaded,
-        train,
-        judged,
-        file=source.name,
-        target=options.target,
-        provenance={
-            "versions": all_versions(),
-            "hardware": cpu_name(),
-            "date": datetime.now().astimezone().date().isoformat(),
-            "command": context.command,
-            "seconds": time.perf_counter() - started,
-        },
+        model, table, train, predictions, file=source.name, target=options.target, provenance=provenance
     )
-    frame = readable(judged.frame, DIGITS)
-    frame.insert(1, "y", json_value(loaded.y[judged.rows]))
+    frame = round_predictions(predictions.frame, DIGITS)
+    frame.insert(1, "y", json_value(table.y[predictions.rows]))
     with prediction_file(folder / TEST, spreadsheet_safe=context.spreadsheet_safe) as write:
         write(frame)
     values = json_value(report.content)
@@ -156,20 +161,20 @@ def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitC
 
         write_report(report.content, folder / PAGE)
     facts = {
-        "task": str(loaded.task),
+        "task": str(table.task),
         "target": options.target,
-        "columns": loaded.columns(),
-        "left_out": loaded.left_out,
-        "leaks": loaded.leaks,
-        "classes": json_value(model.classes_) if loaded.task is Task.classification else None,
-        "data": {"file": source.name, "sha256": _sha256(source), "rows": len(loaded.y)},
-        "rows": {"training": len(train), "test": len(judged.rows)}
-        | ({"cross_validated": True} if judged.cross_validated else {}),
-        "settings": {**asdict(options), "task": str(loaded.task)},
+        "columns": table.columns_as_json(),
+        "left_out": table.left_out,
+        "leaks": table.leaks,
+        "classes": json_value(model.classes_) if table.task is Task.classification else None,
+        "data": {"file": source.name, "sha256": _sha256(source), "rows": len(table.y)},
+        "rows": {"training": len(train), "test": len(predictions.rows)}
+        | ({"cross_validated": True} if predictions.cross_validated else {}),
+        "settings": {**asdict(options), "task": str(table.task)},
         "chosen": report.chosen,
         "scores": report.scores,
         "summary": report.summary,
-        "warnings": list(loaded.warnings),
+        "warnings": list(table.warnings),
         "report": has_page,
         **values["provenance"],
     }
@@ -177,24 +182,24 @@ def _fit(loaded: TrainingTable, folder: Path, options: FitOptions, context: FitC
     return facts
 
 
-def _held_out(loaded: TrainingTable, options: FitOptions) -> Split:
+def _split_rows(table: TrainingTable, options: FitOptions) -> RowSplit:
     """Return which rows are held out; by default none of a small table.
 
     Conformal intervals are always tested on held-out rows, because their guarantee is for rows that no network saw.
     """
-    rows, fraction = len(loaded.y), options.test_fraction
-    as_usual = fraction is None and loaded.time is None and loaded.group is None and not options.conformal
-    if as_usual and rows < FEW_ROWS:
-        told = f"{rows} rows are too few for a held-out set. The model is tested by cross-validation instead."
-        return Split(np.arange(rows), np.arange(0), None, (told,))
-    return hold_out(loaded.y, loaded.task, fraction or FIFTH, options.seed, loaded.time, loaded.group)
+    rows, fraction = len(table.y), options.test_fraction
+    no_preference = fraction is None and table.time is None and table.group is None and not options.conformal
+    if no_preference and rows < FEW_ROWS:
+        message = f"{rows} rows are too few for a held-out set. The model is tested by cross-validation instead."
+        return RowSplit(np.arange(rows), np.arange(0), None, (message,))
+    return hold_out(table.y, table.task, fraction or TEST_FRACTION, options.seed, table.time, table.group)
 
 
 def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
     """Return the unfitted estimator for the options."""
     from ..tabular import BayesNormClassifier, BayesNormRegressor
 
-    given: dict[str, Any] = {
+    settings: dict[str, Any] = {
         "method": options.method,
         "hidden": options.hidden,
         "epochs": options.epochs,
@@ -206,7 +211,7 @@ def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
         "verbose": int(progress),
     }
     if options.effective_batch_size is not None:
-        given["effective_batch_size"] = options.effective_batch_size
+        settings["effective_batch_size"] = options.effective_batch_size
     if task is Task.classification:
         for name in ("conformal", "homoscedastic"):
             if getattr(options, name):
@@ -214,10 +219,10 @@ def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
                     f"--{name} works only for regression, but the task is classification. Leave it out, or use --task "
                     "regression."
                 )
-        return BayesNormClassifier(**given)
-    return BayesNormRegressor(heteroscedastic=not options.homoscedastic, conformal=options.conformal, **given)
+        return BayesNormClassifier(**settings)
+    return BayesNormRegressor(heteroscedastic=not options.homoscedastic, conformal=options.conformal, **settings)
 
 
 def _sha256(source: Source) -> str:
-    with source.packed() as file:
+    with source.packed_stream() as file:
         return hashlib.file_digest(file, "sha256").hexdigest()

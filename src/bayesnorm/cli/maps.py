@@ -6,19 +6,17 @@ import hashlib
 import json
 import shlex
 import sys
-from datetime import datetime
 from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..files import write_bytes
-from .pages import WITHOUT_PAGE, can_write_pages
+from .ending import UsageError
+from .pages import WITHOUT_PAGE, can_write_pages, provenance_facts
 from .printing import note, show_json, show_pairs
-from .usage import UsageError
-from .versions import all_versions, cpu_name
 
-MADE, POSTERIOR, PAGE = "maps.json", "posterior.bayesnorm", "maps.html"
+OPTIONS, POSTERIOR, PAGE = "maps.json", "posterior.bayesnorm", "maps.html"
 METHODS = ("MCBN", "GaussianBN", "StochasticBN")
 
 
@@ -87,56 +85,69 @@ def maps(
     from ..likelihoods import Categorical
     from ..maps import Entry, ImageFiles, MapSettings, image_files, load_network, map_images, read_settings
     from ..posterior import load
-    from ..report.words import count
+    from ..report import words
 
     network, module = load_network(model, weights)
     if settings is None:
-        given = MapSettings.of(getattr(module, "MAPS", {}), f"MAPS of {module.__name__}")
+        map_settings = MapSettings.from_json(getattr(module, "MAPS", {}), f"MAPS of {module.__name__}")
     else:
-        given = read_settings(settings)
-    network = network if given.output is None else Entry(network, given.output).eval()
+        map_settings = read_settings(settings)
+    network = network if map_settings.output is None else Entry(network, map_settings.output).eval()
     network = network.to(device)
-    training, asked = image_files(train, "--train"), image_files(images, "--images")
-    made = {
+    training, new_images = image_files(train, "--train"), image_files(images, "--images")
+    options = {
         "model": model,
         "weights": None if weights is None else hashlib.sha256(weights.read_bytes()).hexdigest(),
-        "settings": given.as_json(),
+        "settings": map_settings.as_json(),
         "method": {"name": method, "batch_size": batch_size, "states": states, "samples": samples},
         "tiles": [tile, overlap],
         "training": hashlib.sha256("\n".join(str(path.relative_to(train)) for path in training).encode()).hexdigest(),
     }
     out.mkdir(parents=True, exist_ok=True)
-    _require_same(out / MADE, made)
+    _require_same_options(out / OPTIONS, options)
     quiet = as_json or not sys.stderr.isatty()
     if (out / POSTERIOR).exists():
         posterior = load(out / POSTERIOR, network)
     else:
         note(f"Collecting the statistics of {states} batches of {batch_size} training images ...")
-        likelihood = Categorical(ignore_index=given.ignore)
+        likelihood = Categorical(ignore_index=map_settings.ignore)
         fitted = getattr(methods, method)(batch_size, states=states).fit(
-            network, ImageFiles(training, given), likelihood
+            network, ImageFiles(training, map_settings), likelihood
         )
         fitted.save(out / POSTERIOR)
         posterior = fitted
 
-    def progress(done: int, of: int) -> None:
+    def progress(done: int, total: int) -> None:
         if not quiet:
-            print(f"\r{done} of {count(of, 'image')}", end="\n" if done == of else "", file=sys.stderr, flush=True)
+            print(
+                f"\r{done} of {words.count(total, 'image')}",
+                end="\n" if done == total else "",
+                file=sys.stderr,
+                flush=True,
+            )
 
     square = None if tile is None else (tile, tile)
-    found = map_images(
-        posterior, asked, given, out, samples=samples, tile=square, overlap=overlap, truth=truth, progress=progress
+    image_maps = map_images(
+        posterior,
+        new_images,
+        map_settings,
+        out,
+        samples=samples,
+        tile=square,
+        overlap=overlap,
+        truth=truth,
+        progress=progress,
     )
-    written = can_write_pages()
-    if written:
+    has_page = can_write_pages()
+    if has_page:
         command = shlex.join(["bayesnorm", "maps", "--model", model, "--images", str(images), "--out", str(out)])
-        _write_page(found, given, truth, images.resolve().name, command, shown, out / PAGE)
-    _tell(found, out, written, as_json)
+        _write_page(image_maps, map_settings, truth, images.resolve().name, command, shown, out / PAGE)
+    _print_summary(image_maps, out, has_page, as_json)
 
 
-def _require_same(path: Path, made: dict[str, Any]) -> None:
+def _require_same_options(path: Path, options: dict[str, Any]) -> None:
     """Raise an error if the folder's maps were made with other options; in a new folder, store the options."""
-    plain = json.loads(json.dumps(made))
+    plain = json.loads(json.dumps(options))
     if not path.exists():
         write_bytes(path, json.dumps(plain, indent=1).encode())
         return
@@ -147,45 +158,49 @@ def _require_same(path: Path, made: dict[str, Any]) -> None:
 
 
 def _write_page(
-    found: list[Any], settings: Any, truth: Path | None, title: str, command: str, shown: int, path: Path
+    image_maps: list[Any], settings: Any, truth: Path | None, title: str, command: str, shown: int, path: Path
 ) -> None:
+    """Write the HTML page of the most uncertain images."""
     import numpy as np
 
     from ..maps.page_pictures import mapped_image
     from ..report import MapsReport, Provenance, write_report
 
-    counts = np.sum([each.counts for each in found], axis=0)
-    right, known = (
-        None if truth is None else np.sum([getattr(each, name) for each in found], axis=0)
+    counts = np.sum([image_map.counts for image_map in image_maps], axis=0)
+    right, labelled = (
+        None if truth is None else np.sum([getattr(image_map, name) for image_map in image_maps], axis=0)
         for name in ("right", "known")
     )
-    count = found[0].classes
+    count = image_maps[0].classes
     classes = list(zip(settings.class_names(count), settings.class_colours(count), strict=True))
-    date = datetime.now().astimezone().date().isoformat()
-    provenance = Provenance(all_versions(), cpu_name(), date, command)
-    images = [mapped_image(each, settings, truth) for each in found[:shown]]
-    write_report(MapsReport(title, images, len(found), counts, right, known, classes, provenance), path)
+    provenance = Provenance(**provenance_facts(command))
+    images = [mapped_image(image_map, settings, truth) for image_map in image_maps[:shown]]
+    write_report(MapsReport(title, images, len(image_maps), counts, right, labelled, classes, provenance), path)
 
 
-def _tell(found: list[Any], out: Path, written: bool, as_json: bool) -> None:
+def _print_summary(image_maps: list[Any], out: Path, has_page: bool, as_json: bool) -> None:
+    """Print the accuracy, the most uncertain images, and where the results are."""
     accuracy = None
-    if found[0].right is not None:
-        accuracy = float(sum(each.right.sum() for each in found) / max(1, sum(each.known.sum() for each in found)))
-    page = str(out / PAGE) if written else None
+    if image_maps[0].right is not None:
+        right, labelled = (
+            sum(getattr(image_map, name).sum() for image_map in image_maps) for name in ("right", "known")
+        )
+        accuracy = float(right / max(1, labelled))
+    page = str(out / PAGE) if has_page else None
     if as_json:
-        each = [
+        entries = [
             {
-                "image": str(m.path),
-                "entropy": m.mean_entropy,
-                "mutual_information": m.mean_mutual_information,
-                "accuracy": m.accuracy,
+                "image": str(image_map.path),
+                "entropy": image_map.mean_entropy,
+                "mutual_information": image_map.mean_mutual_information,
+                "accuracy": image_map.accuracy,
             }
-            for m in found
+            for image_map in image_maps
         ]
-        show_json({"images": each, "accuracy": accuracy, "out": str(out), "page": page})
+        show_json({"images": entries, "accuracy": accuracy, "out": str(out), "page": page})
         return
-    first = ", ".join(f"{each.path.name} ({each.mean_entropy:.0%})" for each in found[:3])
-    told = {"images": f"{len(found)}", "most uncertain": first}
+    first = ", ".join(f"{image_map.path.name} ({image_map.mean_entropy:.0%})" for image_map in image_maps[:3])
+    lines = {"images": f"{len(image_maps)}", "most uncertain": first}
     if accuracy is not None:
-        told["accuracy"] = f"{accuracy:.1%} of the pixels"
-    show_pairs({**told, "list": str(out / "images.csv"), "page": page or WITHOUT_PAGE})
+        lines["accuracy"] = f"{accuracy:.1%} of the pixels"
+    show_pairs({**lines, "list": str(out / "images.csv"), "page": page or WITHOUT_PAGE})

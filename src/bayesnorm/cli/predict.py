@@ -10,27 +10,33 @@ from typing import Annotated, Any
 
 import typer
 
-from .drift import told
-from .file_columns import as_in_training, require_columns
-from .overwriting import require_free, require_other
-from .prediction_file import STDOUT, excel, is_sheet, prediction_file
+from .drift import drift_as_json
+from .ending import UsageError
+from .file_columns import read_as_in_training, require_columns
+from .output_files import (
+    STDOUT,
+    SpreadsheetSafe,
+    is_excel,
+    load_openpyxl,
+    prediction_file,
+    require_free,
+    require_not_input,
+)
 from .predictions import (
     ALL_DIGITS,
     DIGITS,
-    no_end_words,
+    add_table_columns,
+    count_infinite_intervals,
+    count_reasons,
+    infinite_intervals_words,
+    join_targets,
     predict_rows,
-    readable,
-    reasons_in,
-    side_by_side,
-    with_columns,
-    without_end,
+    round_predictions,
 )
 from .printing import note, show_json
 from .run_folder import MODEL, read_runs
-from .spreadsheet import SpreadsheetSafe
 from .table_source import A_TABLE, Encoding
 from .tables import open_table, pandas, read_chunks
-from .usage import UsageError
 
 # Default of --max-size; files are read in parts.
 MOST_MIB_IN_PARTS = 65536
@@ -109,77 +115,80 @@ def predict(
     file = open_table(data, max_size, encoding)
     names = list(dict.fromkeys(column["name"] for _, facts in runs for column in facts["columns"]))
     require_columns(file, names, "DATA")
-    named = list(dict.fromkeys(ids or ()))
-    require_columns(file, named, "--id")
-    beside = [name for name in file.names if name not in named] if with_inputs else []
+    id_names = list(dict.fromkeys(ids or ()))
+    require_columns(file, id_names, "--id")
+    other_names = [name for name in file.names if name not in id_names] if with_inputs else []
     if out != STDOUT:
         require_free(out, force)
-        require_other(out, file.source.path)
-    if is_sheet(out):
-        excel()  # raises an error before any work if openpyxl is missing
-    from ..report.words import count
+        require_not_input(out, file.source.path)
+    if is_excel(out):
+        load_openpyxl()  # raises an error before any work if openpyxl is missing
+    from ..report import words
     from ..tabular import load
 
     models = [load(folder / MODEL) for folder, _ in runs]
-    rows = unlike = endless = 0
-    why = Counter[str]()
+    targets = [str(facts.get("target")) for _, facts in runs]
+    rows = unusual = infinite = 0
+    reasons = Counter[str]()
     compared: list[Any] = []
-    wanted = list(dict.fromkeys((*names, *named, *beside)))
+    columns = list(dict.fromkeys((*names, *id_names, *other_names)))
     with (
-        contextlib.closing(read_chunks(file, wanted, CHUNK)) as parts,
+        contextlib.closing(read_chunks(file, columns, CHUNK)) as parts,
         prediction_file(out, spreadsheet_safe=spreadsheet_safe) as write,
     ):
         for part in parts:
-            inputs = [as_in_training(part, file, facts) for _, facts in runs]
+            inputs = [read_as_in_training(part, file, facts) for _, facts in runs]
             if models[0].training_columns_ is not None and rows < MOST_COMPARED:
                 compared.append(inputs[0])
-            each = [predict_rows(model, own, level) for model, own in zip(models, inputs, strict=True)]
+            frames = [predict_rows(model, values, level) for model, values in zip(models, inputs, strict=True)]
             if explain:
-                for frame, model, own in zip(each, models, inputs, strict=True):
-                    frame["uncertainty_from"] = model.explain_uncertainty(own).words()
-            targets = [str(facts.get("target")) for _, facts in runs]
-            found = side_by_side({name: readable(own, digits) for name, own in zip(targets, each, strict=True)})
+                for frame, model, values in zip(frames, models, inputs, strict=True):
+                    frame["uncertainty_from"] = model.explain_uncertainty(values).words()
+            rounded = [round_predictions(frame, digits) for frame in frames]
+            predictions = join_targets(dict(zip(targets, rounded, strict=True)))
             # Excel sheets get numbers and dates, CSV files the original text.
-            shown = part.assign(**{name: own[name] for own in inputs for name in own}) if is_sheet(out) else part
-            write(with_columns(found, part[named], shown[beside]))
-            rows, unlike = rows + len(found), unlike + int(found["unusual"].sum())
-            endless += max(without_end(frame) for frame in each)
-            why.update(reasons_in(found["reason"]))
+            cells = (
+                part.assign(**{name: values[name] for values in inputs for name in values}) if is_excel(out) else part
+            )
+            write(add_table_columns(predictions, part[id_names], cells[other_names]))
+            rows, unusual = rows + len(predictions), unusual + int(predictions["unusual"].sum())
+            infinite += max(count_infinite_intervals(frame) for frame in frames)
+            reasons.update(count_reasons(predictions["reason"]))
     drift = models[0].drift(pandas().concat(compared)) if compared else None
     if as_json:
-        tasks = {str(facts.get("target")): facts["task"] for _, facts in runs}
+        tasks = {target: facts["task"] for target, (_, facts) in zip(targets, runs, strict=True)}
         task = tasks if len(runs) > 1 else runs[0][1]["task"]
-        summary: dict[str, Any] = {"rows": rows, "unusual": unlike, "out": str(out), "task": task}
-        summary["reason"] = dict(why.most_common(MOST_REASONS))
-        summary["drift"] = None if drift is None else told(drift)
+        summary: dict[str, Any] = {"rows": rows, "unusual": unusual, "out": str(out), "task": task}
+        summary["reason"] = dict(reasons.most_common(MOST_REASONS))
+        summary["drift"] = None if drift is None else drift_as_json(drift)
         show_json({**summary, "level": level} if "regression" in tasks.values() else summary)
         return
     if out != STDOUT:
-        note(f"Wrote {count(rows, 'prediction')} to {out}.")
-    if endless:
-        note(no_end_words(endless, rows, level))
-    if unlike:
-        note(_unlike_line(unlike, rows, why))
+        note(f"Wrote {words.count(rows, 'prediction')} to {out}.")
+    if infinite:
+        note(infinite_intervals_words(infinite, rows, level))
+    if unusual:
+        note(_unusual_line(unusual, rows, reasons))
     if drift is not None and (drift.drifted or out != STDOUT):
         note(_drift_line(drift, rows, shlex.join(["bayesnorm", "drift", str(run), data])))
 
 
-def _unlike_line(unlike: int, rows: int, why: Counter[str]) -> str:
+def _unusual_line(unusual: int, rows: int, reasons: Counter[str]) -> str:
     """Return a line that says how many rows are unusual, and why."""
-    from ..report.drift_page import reason_words
+    from ..report import drift_page
 
-    are = "row is" if rows == 1 else "rows is" if unlike == 1 else "rows are"
-    return f"{unlike:,} of {rows:,} {are} unusual compared with the training rows: {reason_words(why)}."
+    are = "row is" if rows == 1 else "rows is" if unusual == 1 else "rows are"
+    return f"{unusual:,} of {rows:,} {are} unusual compared with the training rows: {drift_page.reason_words(reasons)}."
 
 
 def _drift_line(drift: Any, rows: int, command: str) -> str:
     """Return a line that says whether the rows as a whole have drifted."""
-    from ..report.drift_page import moved_words
+    from ..report import drift_page
 
     which = "row" if rows == 1 else "rows" if drift.rows == rows else f"first {drift.rows:,} rows"
     if not drift.drifted:
         return f"No drift: the {which} as a whole {'is' if rows == 1 else 'are'} like the training rows."
     return (
         f"Drift: the {which} as a whole {'differs' if rows == 1 else 'differ'} from the training rows. Columns that "
-        f"changed: {moved_words(drift).rstrip('.')}. Run `{command}` for details."
+        f"changed: {drift_page.moved_words(drift).rstrip('.')}. Run `{command}` for details."
     )

@@ -16,12 +16,14 @@ DIGITS, ALL_DIGITS = 4, 17
 
 
 def predict_rows(model: Any, inputs: Any, level: float) -> Any:
-    """Return the predictions for a table, with the columns of `rows_of`."""
+    """Return the predictions for a table, with the columns of `prediction_frame`."""
     predictive, uncertainty = model.predict_with_uncertainty(inputs)
-    return rows_of(model, inputs, predictive, uncertainty, level)
+    return prediction_frame(model, inputs, predictive, uncertainty, level)
 
 
-def rows_of(model: Any, inputs: Any, predictive: Any, uncertainty: Any, level: float, levels: Any = None) -> Any:
+def prediction_frame(
+    model: Any, inputs: Any, predictive: Any, uncertainty: Any, level: float, levels: Any = None
+) -> Any:
     """Return a data frame with the prediction of each row.
 
     Regression: `mean`, `std`, `lower`, `upper`, `epistemic_std`, `aleatoric_std`. Classification: `predicted`, a column
@@ -36,50 +38,50 @@ def rows_of(model: Any, inputs: Any, predictive: Any, uncertainty: Any, level: f
         levels: The interval levels to use; None for those of the model. Ends of conformal intervals can be infinite.
     """
     pd = pandas()
-    found: dict[str, Any] = {"row": np.asarray(inputs.index)}
+    columns: dict[str, Any] = {"row": np.asarray(inputs.index)}
     if hasattr(model, "classes_"):
         probs = model.proba_of(predictive)
-        found["predicted"] = model.classes_[probs.argmax(1)]
+        columns["predicted"] = model.classes_[probs.argmax(1)]
         for number, label in enumerate(model.classes_):
-            found[f"p({label})"] = probs[:, number]
+            columns[f"p({label})"] = probs[:, number]
     else:
-        found |= {"mean": predictive.mean[:, 0].numpy(), "std": predictive.std[:, 0].numpy()}
+        columns |= {"mean": predictive.mean[:, 0].numpy(), "std": predictive.std[:, 0].numpy()}
         if model.conformal and levels is None:
-            found["lower"], found["upper"] = model.predict_interval(inputs, level)
+            columns["lower"], columns["upper"] = model.predict_interval(inputs, level)
         else:
             lower, upper = (model.interval_of if levels is None else levels.interval)(predictive, level)
-            found |= {"lower": lower[:, 0].numpy(), "upper": upper[:, 0].numpy()}
+            columns |= {"lower": lower[:, 0].numpy(), "upper": upper[:, 0].numpy()}
     for name in uncertainty.columns.drop("unseen_columns"):
-        found[name] = uncertainty[name].to_numpy()
-    return pd.DataFrame(found)
+        columns[name] = uncertainty[name].to_numpy()
+    return pd.DataFrame(columns)
 
 
-def without_end(frame: Any) -> int:
+def count_infinite_intervals(frame: Any) -> int:
     """Return the number of rows whose interval is infinite on one side or both."""
     return int(np.isinf(frame[["lower", "upper"]].to_numpy()).any(1).sum()) if "lower" in frame else 0
 
 
-def no_end_words(endless: int, rows: int, level: float) -> str:
+def infinite_intervals_words(infinite: int, rows: int, level: float) -> str:
     """Return a sentence about conformal intervals that are infinite."""
     return (
-        f"{endless:,} of {rows:,} intervals are infinite: there are too few training rows to guarantee "
+        f"{infinite:,} of {rows:,} intervals are infinite: there are too few training rows to guarantee "
         f"{100 * level:g} % coverage. Use a lower --level or more training rows."
     )
 
 
-def reasons_in(why: Iterable[str]) -> Counter[str]:
+def count_reasons(reasons: Iterable[str]) -> Counter[str]:
     """Count the reasons why rows are unusual, from their column `reason`."""
-    return Counter(part for told in why if told for part in told.split("; "))
+    return Counter(part for text in reasons if text for part in text.split("; "))
 
 
-def readable(frame: Any, digits: int) -> Any:
-    """Return predictions of `rows_of`, rounded to the precision that their uncertainty justifies.
+def round_predictions(frame: Any, digits: int) -> Any:
+    """Return predictions of `prediction_frame`, rounded to the precision that their uncertainty justifies.
 
     Regression: numbers keep the first `digits` significant digits of the row's `std`, and at least all whole digits.
     Classification: numbers keep `digits` decimals.
 
     Args:
-        frame: The predictions, from `rows_of`.
+        frame: The predictions, from `prediction_frame`.
         digits: Number of digits; `ALL_DIGITS` does not round.
     """
     if digits == ALL_DIGITS:
@@ -95,11 +97,11 @@ def readable(frame: Any, digits: int) -> Any:
     numbers = [name for name in frame if frame[name].dtype.kind == "f"]
     with np.errstate(over="ignore"):
         rounded = {name: np.round(frame[name].to_numpy(np.float64) * factor) / factor + 0.0 for name in numbers}
-    kept = {name: np.where(np.isfinite(own), own, frame[name]) for name, own in rounded.items()}
-    return frame.assign(**kept)
+    finite = {name: np.where(np.isfinite(values), values, frame[name]) for name, values in rounded.items()}
+    return frame.assign(**finite)
 
 
-def with_columns(frame: Any, before: Any, after: Any) -> Any:
+def add_table_columns(frame: Any, before: Any, after: Any) -> Any:
     """Return predictions with columns of the table before and after them; a name that occurs twice gets " (table)".
 
     Args:
@@ -108,38 +110,38 @@ def with_columns(frame: Any, before: Any, after: Any) -> Any:
         after: Columns to put after them.
     """
     taken = {*frame.columns}
-    named = []
-    for given in (before, after):
+    renamed = []
+    for columns in (before, after):
         names = {}
-        for name in given.columns:
-            names[name] = next(each for each in _marked(name) if each not in taken)
+        for name in columns.columns:
+            names[name] = next(candidate for candidate in _name_candidates(name) if candidate not in taken)
             taken.add(names[name])
-        named.append(given.rename(columns=names).reset_index(drop=True))
+        renamed.append(columns.rename(columns=names).reset_index(drop=True))
     rest = frame.reset_index(drop=True)
-    return pandas().concat([rest[["row"]], named[0], rest.drop(columns="row"), named[1]], axis=1)
+    return pandas().concat([rest[["row"]], renamed[0], rest.drop(columns="row"), renamed[1]], axis=1)
 
 
-def _marked(name: str) -> Iterator[str]:
+def _name_candidates(name: str) -> Iterator[str]:
     """Yield a name, then the name with " (table)", " (table 2)" and so on."""
     yield name
     for number in itertools.count(1):
         yield f"{name} (table{'' if number == 1 else f' {number}'})"
 
 
-def side_by_side(targets: Mapping[str, Any]) -> Any:
+def join_targets(targets: Mapping[str, Any]) -> Any:
     """Return the predictions of several targets in one data frame, with one `unusual` and `reason` for each row.
 
     Args:
-        targets: The predictions of the same rows, from `rows_of`, by target.
+        targets: The predictions of the same rows, from `prediction_frame`, by target.
     """
     frames = list(targets.values())
     if len(frames) == 1:
         return frames[0]
-    found = {"row": frames[0]["row"]}
+    columns = {"row": frames[0]["row"]}
     for target, frame in targets.items():
-        found |= {f"{target} {name}": frame[name] for name in frame.columns.drop(["row", "unusual", "reason"])}
+        columns |= {f"{target} {name}": frame[name] for name in frame.columns.drop(["row", "unusual", "reason"])}
     # All targets have almost the same training rows, so the first reason is enough.
-    why = np.select(
+    reasons = np.select(
         [frame["reason"].to_numpy(object) != "" for frame in frames], [frame["reason"] for frame in frames], ""
     )
-    return pandas().DataFrame({**found, "unusual": why != "", "reason": why})
+    return pandas().DataFrame({**columns, "unusual": reasons != "", "reason": reasons})

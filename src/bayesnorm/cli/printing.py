@@ -82,9 +82,9 @@ def cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        from ..report.words import number
+        from ..report import words
 
-        return number(value, DIGITS)
+        return words.number(value, DIGITS)
     text = " ".join((value if isinstance(value, str) else json.dumps(value)).split())
     if isinstance(value, list | dict) and len(text) > LONG:
         return f"({len(value)} entries)"

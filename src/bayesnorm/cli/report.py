@@ -1,17 +1,20 @@
-"""`bayesnorm report`: write the report of a run again."""
+"""`bayesnorm report`: write the report of a run again, from the numbers stored in its folder."""
 
 from __future__ import annotations
 
+from dataclasses import MISSING, Field, fields, is_dataclass
 from pathlib import Path
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 
 from ..errors import BayesNormError, FileFormatError
 from ..files import require_writable
 from .printing import note
-from .report_json import report_from_values
 from .run_folder import CONTENTS, PAGE, read_json, read_runs
+
+if TYPE_CHECKING:
+    from ..report import Report
 
 
 def report(
@@ -49,3 +52,37 @@ def report(
                 f"RUN: the numbers of the report are damaged ({error!r}). Run `bayesnorm fit` again."
             ) from error
         note(f"Wrote {path}.")
+
+
+def report_from_values(values: Any) -> Report:
+    """Return the report whose contents `json_value` converted."""
+    from ..report import Report
+
+    try:
+        stored: Report = _read(Report, values)
+        return stored
+    except (KeyError, TypeError, AttributeError) as error:
+        raise FileFormatError(
+            f"RUN: the numbers of the report are damaged ({error!r}). Run `bayesnorm fit` again."
+        ) from error
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """Return a JSON value as the type of a dataclass field; tuples and arrays are lists in JSON."""
+    if get_origin(kind) is tuple:
+        return tuple(_read(get_args(kind)[0], entry) for entry in value)
+    choices: list[Any] = [choice for choice in (kind, *get_args(kind)) if is_dataclass(choice)]
+    if not choices or value is None:
+        return value
+    # If a field can hold one of two dataclasses, the names of their fields show which one it is.
+    chosen = next(
+        (choice for choice in choices if {field.name for field in fields(choice)} <= value.keys()), choices[0]
+    )
+    types = get_type_hints(chosen)
+    # Runs of earlier versions lack newer fields, which have defaults.
+    stored = [field for field in fields(chosen) if field.name in value or not _has_default(field)]
+    return chosen(**{field.name: _read(types[field.name], value[field.name]) for field in stored})
+
+
+def _has_default(field: Field[Any]) -> bool:
+    return field.default is not MISSING or field.default_factory is not MISSING

@@ -5,18 +5,22 @@ from __future__ import annotations
 import contextlib
 import itertools
 import json
+import math
 import re
 import secrets
 import shutil
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import fields
 from pathlib import Path
 from typing import Any
+
+import numpy as np
 
 from ..errors import BayesNormError, FileFormatError
 from ..files import VERSION, left_behind, partial_name, require_version, require_writable_folder, write_bytes
 from ..schema import flag, later, listed, mapping, one_of, record, refuse, text
-from .signals import uninterrupted
-from .task import Task
+from .ending import delay_signals
+from .fit_options import Task
 from .written_dates import WAYS
 from .written_numbers import DECIMALS
 
@@ -32,11 +36,11 @@ COLUMN = record(
     decimal=later(one_of(*DECIMALS)),
     dates=later(one_of(*WAYS)),
 )
-USED = {"columns": listed(COLUMN, least=1), "task": one_of(*Task)}
+CHECKS = {"columns": listed(COLUMN, least=1), "task": one_of(*Task)}
 # Longest folder name of one of several targets, in characters.
-LONGEST_PLACE = 60
+LONGEST_NAME = 60
 # Suffix of the name of an old run while a new one replaces it.
-OLD = "-old"
+OLD_SUFFIX = "-old"
 
 
 def require_run_free(folder: Path, force: bool) -> None:
@@ -70,9 +74,9 @@ def new_run(folder: Path) -> Iterator[Path]:
         folder: The folder of the new run.
     """
     final = folder.resolve()  # a link stays a link, and its target becomes the run
-    replaced = final.exists()
+    existed = final.exists()
     working = final.parent / f"{partial_name(final)}-{secrets.token_hex(4)}"
-    old = working.with_name(f"{working.name}{OLD}")
+    old = working.with_name(f"{working.name}{OLD_SUFFIX}")
     try:
         try:
             working.mkdir()
@@ -81,9 +85,9 @@ def new_run(folder: Path) -> Iterator[Path]:
                 f"--out: {folder} cannot be created ({error.strerror}). Choose a place where you may write."
             ) from None
         yield working
-        if final.exists() and not replaced:
+        if final.exists() and not existed:
             raise BayesNormError(f"--out: another process created {folder} in the meantime. Choose another name.")
-        with uninterrupted():
+        with delay_signals():
             if final.exists():
                 final.rename(old)
             working.rename(final)
@@ -95,8 +99,8 @@ def new_run(folder: Path) -> Iterator[Path]:
             raise
         raise type(error)(str(error).replace(str(working), str(folder))) from error
     finally:
-        with uninterrupted():
-            _settle(final, working, old)
+        with delay_signals():
+            _remove_or_restore(final, working, old)
 
 
 def write_facts(folder: Path, facts: dict[str, Any]) -> None:
@@ -104,20 +108,35 @@ def write_facts(folder: Path, facts: dict[str, Any]) -> None:
     write_json(folder / FACTS, {"format": FORMAT, "version": VERSION, **facts})
 
 
-def run_places(targets: Sequence[str]) -> dict[str, str]:
+def target_folders(targets: Sequence[str]) -> dict[str, str]:
     """Return the folder names for the runs of several targets."""
-    found: dict[str, str] = {}
+    folders: dict[str, str] = {}
     for target in targets:
-        plain = re.sub(r"[^\w-]+", "_", target)[:LONGEST_PLACE].strip("_") or "target"
-        taken = {place.lower() for place in found.values()}
-        tried = (plain if number == 1 else f"{plain}_{number}" for number in itertools.count(1))
-        found[target] = next(place for place in tried if place.lower() not in taken)
-    return found
+        plain = re.sub(r"[^\w-]+", "_", target)[:LONGEST_NAME].strip("_") or "target"
+        taken = {folder.lower() for folder in folders.values()}
+        candidates = (plain if number == 1 else f"{plain}_{number}" for number in itertools.count(1))
+        folders[target] = next(folder for folder in candidates if folder.lower() not in taken)
+    return folders
 
 
-def write_places(folder: Path, places: Mapping[str, str]) -> None:
+def write_target_folders(folder: Path, folders: Mapping[str, str]) -> None:
     """Write the `run.json` that lists the folders of several targets."""
-    write_json(folder / FACTS, {"format": FORMAT, "version": VERSION, "targets": dict(places)})
+    write_json(folder / FACTS, {"format": FORMAT, "version": VERSION, "targets": dict(folders)})
+
+
+def json_value(value: Any) -> Any:
+    """Return a value, dataclass, mapping, array or sequence as JSON values."""
+    if hasattr(value, "__dataclass_fields__"):
+        return {field.name: json_value(getattr(value, field.name)) for field in fields(value)}
+    if isinstance(value, np.ndarray | np.generic):
+        return json_value(value.tolist())
+    if isinstance(value, Mapping):
+        return {str(name): json_value(entry) for name, entry in value.items()}
+    if isinstance(value, list | tuple):
+        return [json_value(entry) for entry in value]
+    if isinstance(value, float) and math.isinf(value):
+        return str(value)  # JSON has no infinity, and NumPy reads this text
+    return value
 
 
 def write_json(path: Path, value: Any) -> None:
@@ -125,12 +144,12 @@ def write_json(path: Path, value: Any) -> None:
     write_bytes(path, (json.dumps(value, indent=1, ensure_ascii=False) + "\n").encode())
 
 
-def read_facts(folder: Path, *, either: bool = False) -> dict[str, Any]:
+def read_facts(folder: Path, *, or_several: bool = False) -> dict[str, Any]:
     """Return the contents of a run's `run.json`, or raise an error that says why the folder is not a run.
 
     Args:
         folder: The folder that `bayesnorm fit --out` created.
-        either: Whether the folder may contain the runs of several targets.
+        or_several: Whether the folder may contain the runs of several targets.
     """
     if not (folder / FACTS).is_file():
         raise BayesNormError(f"RUN: {folder} is not a run. Pass a folder that `bayesnorm fit --out` created.")
@@ -138,23 +157,23 @@ def read_facts(folder: Path, *, either: bool = False) -> dict[str, Any]:
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise FileFormatError(f"RUN: {folder / FACTS} is not a file of `bayesnorm fit`. Run `bayesnorm fit` again.")
     require_version(folder, str(facts.get("version")), "RUN", "run `bayesnorm fit` again")
-    if either and "targets" in facts:
+    if or_several and "targets" in facts:
         return facts
-    for name, check in USED.items():
+    for name, check in CHECKS.items():
         check(facts.get(name), f"{name} of {folder / FACTS}")
     return facts
 
 
 def read_runs(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     """Return the folder and the `run.json` of each run in a folder, one for each target."""
-    facts = read_facts(folder, either=True)
+    facts = read_facts(folder, or_several=True)
     if "targets" not in facts:
         return [(folder, facts)]
     mapping(text, 2)(facts["targets"], f"targets of {folder / FACTS}")
-    for place in facts["targets"].values():
-        if re.fullmatch(r"[\w-]+", place) is None:
-            refuse(f"targets of {folder / FACTS}", place, "the name of a folder in it")
-    return [(folder / place, read_facts(folder / place)) for place in facts["targets"].values()]
+    for name in facts["targets"].values():
+        if re.fullmatch(r"[\w-]+", name) is None:
+            refuse(f"targets of {folder / FACTS}", name, "the name of a folder in it")
+    return [(folder / name, read_facts(folder / name)) for name in facts["targets"].values()]
 
 
 def read_json(path: Path) -> Any:
@@ -169,14 +188,14 @@ def read_json(path: Path) -> Any:
 
 def _clean_up(final: Path) -> None:
     """Remove what killed runs on this machine left next to a folder, or restore the old run."""
-    for left in left_behind(final):
-        _settle(final, left)
+    for part in left_behind(final):
+        _remove_or_restore(final, part)
 
 
-def _settle(final: Path, *left: Path) -> None:
+def _remove_or_restore(final: Path, *parts: Path) -> None:
     """Remove parts of a run, or restore the old run if no new one has replaced it."""
-    for part in left:
-        if part.name.endswith(OLD) and part.exists() and not final.exists():
+    for part in parts:
+        if part.name.endswith(OLD_SUFFIX) and part.exists() and not final.exists():
             part.rename(final)
         else:
             shutil.rmtree(part, ignore_errors=True)

@@ -20,7 +20,7 @@ from typing import IO, Annotated, Any, Literal
 import typer
 
 from ..errors import InputError, quoted
-from .usage import UsageError
+from .ending import UsageError
 
 Format = Literal["text", "jsonl", "parquet", "xlsx", "sqlite"]
 
@@ -34,7 +34,7 @@ A_TABLE = (
 )
 
 # What to do if a file is not a table.
-WORKS = "Pass a CSV, TSV, JSON lines, Excel (.xlsx) or Parquet file."
+PASS_A_TABLE = "Pass a CSV, TSV, JSON lines, Excel (.xlsx) or Parquet file."
 # The name of standard input, and the prefix of a database file.
 STDIN, DATABASE = "-", "sqlite:///"
 GZIP = b"\x1f\x8b"
@@ -55,10 +55,10 @@ _FOREIGN = {
     b"\x28\xb5\x2f\xfd": "compressed with zstd. Unpack it first.",
     b"7z\xbc\xaf\x27\x1c": "a 7z archive. Unpack it first.",
     b"\xd0\xcf\x11\xe0\xa1\xb1\x1a\xe1": "an old Excel or Office file. Save it as .xlsx or CSV first.",
-    b"\x89PNG": f"a PNG image. {WORKS}",
-    b"\xff\xd8\xff": f"a JPEG image. {WORKS}",
-    b"GIF8": f"a GIF image. {WORKS}",
-    b"%PDF": f"a PDF document. {WORKS}",
+    b"\x89PNG": f"a PNG image. {PASS_A_TABLE}",
+    b"\xff\xd8\xff": f"a JPEG image. {PASS_A_TABLE}",
+    b"GIF8": f"a GIF image. {PASS_A_TABLE}",
+    b"%PDF": f"a PDF document. {PASS_A_TABLE}",
     b"\x93NUMPY": "a NumPy array. Save it as CSV first.",
     b"\x89HDF": "an HDF5 file. Save its table as CSV or Parquet first.",
     b"ARROW1": "a Feather file. Save it as Parquet or CSV first.",
@@ -78,21 +78,21 @@ class Source:
     """The source of a table.
 
     Args:
-        given: The argument of the user, for messages.
+        argument: The argument of the user, for messages.
         path: The file; None for standard input.
         content: The bytes of standard input.
         table: The table of a database; "" if none was named, None for all other files.
         max_mib: Largest accepted size, after unpacking.
     """
 
-    given: str
+    argument: str
     path: Path | None
     content: bytes = b""
     table: str | None = None
     max_mib: float = 1024
 
     def __str__(self) -> str:
-        return "standard input" if self.path is None else self.given
+        return "standard input" if self.path is None else self.argument
 
     @property
     def name(self) -> str:
@@ -101,14 +101,14 @@ class Source:
             return str(self)
         return f"{self.path.name}?{self.table}" if self.table else self.path.name
 
-    def packed(self) -> io.BytesIO | io.BufferedReader:
+    def packed_stream(self) -> io.BytesIO | io.BufferedReader:
         """Return a stream of the bytes without unpacking them."""
         return io.BytesIO(self.content) if self.path is None else self.path.open("rb")
 
     @contextlib.contextmanager
-    def opened(self) -> Iterator[IO[bytes]]:
+    def open(self) -> Iterator[IO[bytes]]:
         """Yield a stream of the bytes, unpacked if they are gzipped."""
-        with self.packed() as file:
+        with self.packed_stream() as file:
             is_packed = file.read(2) == GZIP
             file.seek(0)
             try:
@@ -117,15 +117,15 @@ class Source:
                 raise InputError(f"{self} cannot be unpacked ({error}). Compress the file again.") from None
 
     @contextlib.contextmanager
-    def text(self, encoding: str) -> Iterator[IO[str]]:
+    def open_text(self, encoding: str) -> Iterator[IO[str]]:
         """Yield a stream of the text, with its original line ends."""
-        with self.opened() as file, io.TextIOWrapper(file, encoding, newline="") as text:
+        with self.open() as file, io.TextIOWrapper(file, encoding, newline="") as text:
             yield text
 
     def blocks(self) -> Iterator[bytes]:
         """Yield the unpacked bytes in blocks; raise an error if there are more than accepted."""
         size = 0
-        with self.opened() as file:
+        with self.open() as file:
             while block := file.read(2**20):
                 size += len(block)
                 if size > self.max_mib * 2**20:
@@ -140,32 +140,32 @@ def find_source(data: str | Path, max_mib: float) -> Source:
         data: A file, "-" for standard input, or a table of a database such as sqlite:///file.db?table.
         max_mib: Largest accepted size.
     """
-    given = str(data)
-    if given == STDIN:
+    argument = str(data)
+    if argument == STDIN:
         content, size = bytearray(), max_mib * 2**20
-        source = Source(given, None)
+        source = Source(argument, None)
         while sys.stdin is not None and (block := sys.stdin.buffer.read(2**20)):
             content += block
             if len(content) > size:
                 raise _too_large(source, f"more than {max_mib:g} MiB")
         if not content:
             raise InputError(f"{source} is empty. Pass a table with column names in its first line.")
-        return Source(given, None, bytes(content), max_mib=max_mib)
+        return Source(argument, None, bytes(content), max_mib=max_mib)
     table = None
-    if given.startswith(DATABASE):
-        file, _, table = given.removeprefix(DATABASE).partition("?")
+    if argument.startswith(DATABASE):
+        file, _, table = argument.removeprefix(DATABASE).partition("?")
         path = Path(file)
     else:
-        path = Path(given)
+        path = Path(argument)
     if path.is_dir():
-        raise InputError(f"{path} is a folder. {WORKS}")
+        raise InputError(f"{path} is a folder. {PASS_A_TABLE}")
     if not path.exists():
-        raise InputError(f"{path} does not exist. {WORKS}")
+        raise InputError(f"{path} does not exist. {PASS_A_TABLE}")
     if not path.is_file():
         raise InputError(
             f"{path} is a pipe or a device, but tables are read twice. Pass a file, or - for standard input."
         )
-    source, size = Source(given, path, table=table, max_mib=max_mib), path.stat().st_size
+    source, size = Source(argument, path, table=table, max_mib=max_mib), path.stat().st_size
     if size > max_mib * 2**20:
         raise _too_large(source, f"{size / 2**20:,.0f} MiB, more than {max_mib:g} MiB")
     if size == 0:
@@ -173,17 +173,17 @@ def find_source(data: str | Path, max_mib: float) -> Source:
     return source
 
 
-def format_of(source: Source, encoding: str | None) -> Format:
+def detect_format(source: Source, encoding: str | None) -> Format:
     """Return the format of a source, from its first bytes and its extension; raise an error if it is not a table.
 
     Args:
         source: The source.
         encoding: The encoding of text, if the user named one.
     """
-    with source.opened() as file:
+    with source.open() as file:
         start = file.read(4096)
     suffixes = [suffix.lower() for suffix in (source.path.suffixes if source.path else [])]
-    suffix = next((each for each in reversed(suffixes) if each != ".gz"), "")
+    suffix = next((suffix for suffix in reversed(suffixes) if suffix != ".gz"), "")
     if source.table is not None:
         return "sqlite"
     if start.startswith(b"SQLite format 3\0"):
@@ -200,11 +200,11 @@ def format_of(source: Source, encoding: str | None) -> Format:
     if suffix in _WORDS:
         raise InputError(f"{source} is {_WORDS[suffix]}. Save it as CSV or as JSON lines (.jsonl) first.")
     if encoding is None and not _is_text(start):
-        raise InputError(f"{source} is not a text file. {WORKS}")
+        raise InputError(f"{source} is not a text file. {PASS_A_TABLE}")
     return "jsonl" if start.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b'{"') else "text"
 
 
-def encoding_of(source: Source, encoding: str | None) -> str:
+def detect_encoding(source: Source, encoding: str | None) -> str:
     """Return an encoding that reads the whole text: from its byte order mark, else UTF-8, cp1252 or latin-1.
 
     Args:
@@ -223,14 +223,14 @@ def encoding_of(source: Source, encoding: str | None) -> str:
                 f"--encoding: {source} is not {encoding} text. Leave the option out, or choose another encoding."
             )
         return "utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding
-    with source.opened() as file:
+    with source.open() as file:
         start = file.read(4)
-    marked = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8-sig")
-    tried = (marked, "cp1252", "latin-1") if marked == "utf-8-sig" else (marked,)
-    found = next((each for each in tried if _reads(source, each)), None)
-    if found is None:
+    default = next((name for mark, name in _MARKS.items() if start.startswith(mark)), "utf-8-sig")
+    candidates = (default, "cp1252", "latin-1") if default == "utf-8-sig" else (default,)
+    readable = next((name for name in candidates if _reads(source, name)), None)
+    if readable is None:
         raise InputError(f"{source} begins like UTF-16 text, but is not valid UTF-16. Save the file again.")
-    return found
+    return readable
 
 
 def _is_text(start: bytes) -> bool:
@@ -254,7 +254,7 @@ def _reads(source: Source, encoding: str) -> bool:
 def _is_workbook(source: Source) -> bool:
     """Return whether a ZIP archive is an Excel file; raise an error if it is too large once unpacked."""
     try:
-        with source.opened() as file, zipfile.ZipFile(file) as archive:
+        with source.open() as file, zipfile.ZipFile(file) as archive:
             parts = archive.infolist()
     except (zipfile.BadZipFile, OSError):
         return False
@@ -266,7 +266,7 @@ def _is_workbook(source: Source) -> bool:
     return True
 
 
-def _too_large(source: Source, found: str) -> InputError:
+def _too_large(source: Source, size: str) -> InputError:
     return InputError(
-        f"{source} has {found}. Use fewer rows, or raise --max-size if there is memory for several times the file."
+        f"{source} has {size}. Use fewer rows, or raise --max-size if there is memory for several times the file."
     )

@@ -10,18 +10,16 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, quoted
-from .file_columns import numbers_alone, require_columns
-from .fit_options import DATES, FitOptions
-from .holding_out import Holdout, Order
-from .sampling import Sample, read_sample
-from .tables import TableFile, read_table
-from .task import Task, guess_task, require_targets
-from .training_inputs import Reading, read_inputs
-from .usage import UsageError
-from .written_numbers import kept
+from .ending import UsageError
+from .file_columns import mask_non_numbers, require_columns
+from .fit_options import DATES, FitOptions, Holdout, Task
+from .held_out import RowOrder
+from .inputs_and_targets import ColumnFormats, guess_task, read_inputs, require_targets
+from .tables import Sample, TableFile, read_sample, read_table
+from .written_numbers import number_formats_as_json
 
 if TYPE_CHECKING:
-    from ..tabular.column_types import Kind
+    from ..tabular import column_types
 
 Tell = Callable[[str], None]
 """A function that prints a message for the user."""
@@ -39,30 +37,30 @@ class TrainingTable:
         warnings: Sentences for the reader of the report.
         left_out: Columns that are left out, and a reason that completes the sentence "It ...".
         leaks: Columns that reveal the target, and a description that completes the sentence "It ...".
-        reading: How the columns are read.
+        formats: How the columns are read.
         time: The order in time; None unless the latest rows are held out.
         group: The groups of rows; None for no groups.
     """
 
     inputs: Any
     y: Any
-    kinds: dict[str, Kind]
+    kinds: dict[str, column_types.Kind]
     task: Task
     warnings: tuple[str, ...]
     left_out: dict[str, str]
     leaks: dict[str, str]
-    reading: Reading
-    time: Order | None = None
-    group: Order | None = None
+    formats: ColumnFormats
+    time: RowOrder | None = None
+    group: RowOrder | None = None
 
-    def columns(self) -> list[dict[str, Any]]:
+    def columns_as_json(self) -> list[dict[str, Any]]:
         """Return the description of the inputs for `run.json`, so that new rows are read in the same way."""
-        reading, marks = self.reading, kept(self.reading.written)
+        formats, marks = self.formats, number_formats_as_json(self.formats.numbers)
         return [
             {"name": name, "kind": kind}
-            | ({"forgiving": True} if name in reading.forgiving else {})
+            | ({"forgiving": True} if name in formats.forgiving else {})
             | marks.get(name, {})
-            | ({"dates": reading.dates[name].way} if kind == "date" else {})
+            | ({"dates": formats.dates[name].way} if kind == "date" else {})
             for name, kind in self.kinds.items()
         ]
 
@@ -87,37 +85,43 @@ def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> Tra
         )
     sample = None if options.max_rows is None else read_sample(file, options.max_rows, options.target, options.seed)
     frame = read_table(file) if sample is None else sample.frame
-    looked_at = [*names, *(each for each in (options.time, options.group) if each and each not in names)]
-    reading = Reading.of(frame, file, looked_at, options)
+    split_columns = [name for name in (options.time, options.group) if name and name not in names]
+    formats = ColumnFormats.detect(frame, file, [*names, *split_columns], options)
     if options.read_as.get(options.target) == "number":
-        written = reading.written.get(options.target)
-        frame[options.target] = numbers_alone(frame[options.target], file.decimal, written)
+        number_format = formats.numbers.get(options.target)
+        frame[options.target] = mask_non_numbers(frame[options.target], file.decimal, number_format)
     frame, warnings = _rows_with_targets(frame, file, options, sample)
     for line in warnings:
         tell(line)
-    y, task, reason = _targets(frame, reading, options)
-    inputs = read_inputs(frame, names, reading, options, left_out)
+    y, task, reason = _targets(frame, formats, options)
+    inputs = read_inputs(frame, names, formats, options, left_out)
     if options.task is None:
         tell(f"Task: {task}, because {reason} (use --task to override).")
     leaks = _leaks(inputs.frame, y, options.target, task)
-    told = [
-        f"Possible leak: {name} {how}. (Use --drop {shlex.quote(name)} to leave it out.)" for name, how in leaks.items()
+    messages = [
+        *inputs.messages,
+        *(
+            f"Possible leak: {name} {how}. (Use --drop {shlex.quote(name)} to leave it out.)"
+            for name, how in leaks.items()
+        ),
+        *(
+            number_format.describe(name)
+            for name, number_format in formats.numbers.items()
+            if name in inputs.kinds or name == options.target
+        ),
     ]
-    shown = {*inputs.kinds, options.target}
-    told += [each.told(name) for name, each in reading.written.items() if name in shown]
-    for line in (*inputs.told, *told):
+    for line in messages:
         tell(line)
-    said = (*warnings, *inputs.told, *told)
     return TrainingTable(
         inputs.frame,
         y,
         inputs.kinds,
         task,
-        said,
+        (*warnings, *messages),
         inputs.left_out,
         leaks,
-        reading,
-        _time(frame, reading, options),
+        formats,
+        _time(frame, formats, options),
         _group(frame, options),
     )
 
@@ -140,18 +144,18 @@ def _rows_with_targets(
     frame: Any, file: TableFile, options: FitOptions, sample: Sample | None
 ) -> tuple[Any, list[str]]:
     """Return the rows that have a target, and sentences about the others."""
-    from ..report.words import were
+    from ..report import words
 
     warnings = []
     if file.nameless:
-        left = were(file.nameless, "column", " without a name in the first line")
+        left = words.were(file.nameless, "column", " without a name in the first line")
         warnings.append(f"{left} left out.")
-    known = frame[options.target].notna().to_numpy()
-    without = int((~known).sum()) + (0 if sample is None else sample.without)
+    has_target = frame[options.target].notna().to_numpy()
+    without = int((~has_target).sum()) + (0 if sample is None else sample.without)
     if without:
-        left = were(without, "row", f" without a value in {options.target}")
+        left = words.were(without, "row", f" without a value in {options.target}")
         warnings.append(f"{left} left out. (Cells such as NA, None and null count as missing.)")
-        frame = frame[known]
+        frame = frame[has_target]
     if sample is not None and sample.rows > len(sample.frame):
         warnings.append(f"{len(sample.frame):,} of {sample.rows:,} rows were sampled at random (--max-rows).")
     if not len(frame):
@@ -159,13 +163,13 @@ def _rows_with_targets(
     return frame, warnings
 
 
-def _targets(frame: Any, reading: Reading, options: FitOptions) -> tuple[Any, Task, str]:
+def _targets(frame: Any, formats: ColumnFormats, options: FitOptions) -> tuple[Any, Task, str]:
     """Return the targets, the task, and the reason for the guessed task."""
-    columns, kinds = reading.typed(frame[[options.target]])
+    columns, kinds = formats.read(frame[[options.target]])
     values, kind = columns[options.target].to_numpy(), kinds[options.target]
     guess = guess_task(options.target, values, kind)
     task = options.task or guess.task
-    return require_targets(reading.file.source, options.target, values, kind, task), task, guess.reason
+    return require_targets(formats.file.source, options.target, values, kind, task), task, guess.reason
 
 
 def _require_agreement(options: FitOptions) -> None:
@@ -181,28 +185,28 @@ def _require_agreement(options: FitOptions) -> None:
             raise UsageError(f"{option} and --drop both name {quoted(both[0])}. Use one of them.")
 
 
-def _time(frame: Any, reading: Reading, options: FitOptions) -> Order | None:
+def _time(frame: Any, formats: ColumnFormats, options: FitOptions) -> RowOrder | None:
     """Return the order in time; None unless the latest rows are held out."""
     if options.holdout is not Holdout.last:
         return None
     if options.time is None:
-        return Order("", np.arange(len(frame), dtype=np.float64))
-    columns, kinds = reading.typed(frame[[options.time]])
+        return RowOrder("", np.arange(len(frame), dtype=np.float64))
+    columns, kinds = formats.read(frame[[options.time]])
     values = columns[options.time]
     if kinds[options.time] == "category" or values.nunique() < 2:
         first = quoted(str(values.dropna().iloc[0])) if values.notna().any() else "nothing"
         raise UsageError(
             f"--time: {quoted(options.time)} contains {first}. Choose a column with different dates or numbers."
         )
-    return Order(options.time, values.to_numpy())
+    return RowOrder(options.time, values.to_numpy())
 
 
-def _group(frame: Any, options: FitOptions) -> Order | None:
+def _group(frame: Any, options: FitOptions) -> RowOrder | None:
     """Return the groups of rows; each row without a value is a separate group."""
     if options.group is None:
         return None
     values = [f"row {row}" if gap else f"={cell}" for row, cell, gap in _cells(frame[options.group])]
-    return Order(options.group, np.array(values))
+    return RowOrder(options.group, np.array(values))
 
 
 def _cells(column: Any) -> Iterator[tuple[int, Any, bool]]:
@@ -212,8 +216,8 @@ def _cells(column: Any) -> Iterator[tuple[int, Any, bool]]:
 
 def _leaks(inputs: Any, y: Any, target: str, task: Task) -> dict[str, str]:
     """Return the columns that reveal the target, and how."""
-    from ..tabular.leaks import leak
+    from ..tabular import leaks
 
     classes = task is Task.classification
-    asked = {name: leak(inputs[name].to_numpy(), y, target, classes=classes) for name in inputs}
-    return {name: how for name, how in asked.items() if how}
+    descriptions = {name: leaks.leak(inputs[name].to_numpy(), y, target, classes=classes) for name in inputs}
+    return {name: how for name, how in descriptions.items() if how}

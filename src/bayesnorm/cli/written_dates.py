@@ -23,7 +23,7 @@ from ..errors import InputError, quoted
 from .table_source import Source
 
 if TYPE_CHECKING:
-    from ..tabular.dates import Dates
+    from ..tabular import dates
 
 DAY_FIRST, MONTH_FIRST, YEAR_FIRST, TIME = "day first", "month first", "year first", "time of day"
 # Numbers that represent dates: Excel's days since 1899-12-30, digits such as 20240331, time since 1970.
@@ -31,16 +31,19 @@ SERIAL, DIGITS, SECONDS, MILLISECONDS = "serial", "digits", "seconds", "millisec
 WAYS = (YEAR_FIRST, DAY_FIRST, MONTH_FIRST, TIME, SERIAL, DIGITS, SECONDS, MILLISECONDS)
 
 # With one of these words in the column's name, numbers in the right range are read as dates.
-NAMES_DATES = {"date", "datetime", "timestamp", "datum"}
+DATE_WORDS = {"date", "datetime", "timestamp", "datum"}
 
 # The range of each number format: from 1954, 1979 or 1900 to about 2100.
 RANGES = {SERIAL: (2e4, 8e4), DIGITS: (19000101, 21001231), SECONDS: (3e8, 4.2e9), MILLISECONDS: (3e11, 4.2e12)}
 
 # Number of different cells that decide whether a column can contain dates.
-LOOKED_AT = 50
+INSPECTED_CELLS = 50
 
 # Longer cells, in characters, are never dates.
 LONGEST = 40
+
+# Formats that the error message for an unreadable date suggests.
+DATE_EXAMPLES = "2024-03-31, 31/3/2024 8:15, 31 Mar 2024 or Excel's number of a day"
 
 MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
 _MONTH = rf"(?P<month_name>{'|'.join(MONTHS)})[a-z]*\.?"
@@ -66,7 +69,7 @@ _DAYS = {
 
 
 @dataclass(frozen=True)
-class WrittenDates:
+class DateFormat:
     """The date format of a column.
 
     Args:
@@ -79,7 +82,7 @@ class WrittenDates:
     example: tuple[str, str] = ("", "")
     guessed: bool = False
 
-    def told(self, name: str) -> str:
+    def describe(self, name: str) -> str:
         """Return a sentence about the format of the column `name`; "" if the format is unambiguous."""
         cell, date = self.example
         if self.way == YEAR_FIRST or cell == date:
@@ -89,112 +92,107 @@ class WrittenDates:
         return f"{name} contains dates such as {quoted(cell)}, which is read as {date}{may}."
 
 
-def written_dates(
-    frame: Any, names: Iterable[str], said: Mapping[str, str], source: Source
-) -> tuple[dict[str, WrittenDates], dict[str, str]]:
+def detect_date_formats(
+    frame: Any, names: Iterable[str], options: Mapping[str, str], source: Source
+) -> tuple[dict[str, DateFormat], dict[str, str]]:
     """Return the date formats of the training columns, and the columns whose dates have several formats.
 
     Args:
         frame: A table, from `read_table`.
         names: The columns to check.
-        said: The options of the user, by column: "date", "day-first" or "month-first".
+        options: The options of the user, by column: "date", "day-first" or "month-first".
         source: The source of the table, for messages.
 
     Returns:
         The format of each column with dates, and for each column whose dates cannot be read a reason that completes
         the sentence "It ...".
     """
-    from ..tabular.column_types import MOSTLY
+    from ..tabular import column_types
 
-    found, unread = {}, {}
+    formats, unread = {}, {}
     for name in names:
-        column, asked = frame[name], name in said
+        column, requested = frame[name], name in options
         present = int(column.notna().sum())
         if not present:
             continue
-        way, readable, guessed = _way(column, said.get(name, ""))
-        if not readable and asked:
+        way, readable, guessed = _detect_way(column, options.get(name, ""))
+        if not readable and requested:
             raise InputError(
                 f"--as: {source} contains {quoted(str(column.dropna().iloc[0]))} in {quoted(name)}, which is not a "
-                f"date. Write dates as {DATES_WORK}."
+                f"date. Write dates as {DATE_EXAMPLES}."
             )
-        if readable < present and not asked:
-            unreadable = read_dates(column, WrittenDates(way))[1]
+        if readable < present and not requested:
+            unreadable = read_dates(column, DateFormat(way))[1]
             odd = column[unreadable].iloc[0]
-            if isinstance(odd, str) and readable and any(_read(odd, each) for each in (DAY_FIRST, MONTH_FIRST)):
-                known = column[~unreadable & column.notna().to_numpy()].iloc[0]
-                unread[name] = f"contains dates in more than one format, such as {quoted(known)} and {quoted(odd)}"
+            if isinstance(odd, str) and readable and any(_read(odd, order) for order in (DAY_FIRST, MONTH_FIRST)):
+                regular = column[~unreadable & column.notna().to_numpy()].iloc[0]
+                unread[name] = f"contains dates in more than one format, such as {quoted(regular)} and {quoted(odd)}"
                 continue
-            if readable <= MOSTLY * present:
+            if readable <= column_types.MOSTLY * present:
                 continue
             raise InputError(
                 f"{source}: column {quoted(name)} contains dates, but {quoted(odd)} in row "
                 f"{column.index[unreadable.argmax()]}. Correct or empty such cells, or use --as {quoted(name)}=date "
                 f"(counts them as empty), --categorical {quoted(name)} or --drop {quoted(name)}."
             )
-        found[name] = WrittenDates(way, _example(column, way), guessed)
-    return found, unread
+        formats[name] = DateFormat(way, _example(column, way), guessed)
+    return formats, unread
 
 
-DATES_WORK = "2024-03-31, 31/3/2024 8:15, 31 Mar 2024 or Excel's number of a day"
-
-
-def read_dates(column: Any, written: WrittenDates) -> tuple[Dates, NDArray[np.bool_]]:
+def read_dates(column: Any, date_format: DateFormat) -> tuple[dates.Dates, NDArray[np.bool_]]:
     """Return the cells of a column as dates, and which cells are neither empty nor a date in its format."""
-    from ..tabular.dates import DATE_OBJECTS, clock_time, dates_of, no_dates
+    from ..tabular import dates
 
     if column.dtype.kind == "M" or hasattr(column.dtype, "tz"):
-        return dates_of(column), np.zeros(len(column), bool)
-    values, unreadable = no_dates(len(column)), np.zeros(len(column), bool)
+        return dates.dates_of(column), np.zeros(len(column), bool)
+    values, unreadable = dates.no_dates(len(column)), np.zeros(len(column), bool)
     for row, (cell, missing) in enumerate(zip(column, column.isna(), strict=True)):
         if missing:
             continue
-        if isinstance(cell, DATE_OBJECTS):
-            values[row] = clock_time(cell)
-        elif (read := _read(str(cell), written.way)) is not None:
+        if isinstance(cell, dates.DATE_OBJECTS):
+            values[row] = dates.clock_time(cell)
+        elif (read := _read(str(cell), date_format.way)) is not None:
             values[row] = read
         else:
             unreadable[row] = True
     return values, unreadable
 
 
-def dates_in(facts: Mapping[str, Any]) -> dict[str, WrittenDates]:
+def date_formats_from_facts(facts: Mapping[str, Any]) -> dict[str, DateFormat]:
     """Return the date formats of a run, from its `run.json`."""
-    return {column["name"]: WrittenDates(column["dates"]) for column in facts["columns"] if column["kind"] == "date"}
+    return {column["name"]: DateFormat(column["dates"]) for column in facts["columns"] if column["kind"] == "date"}
 
 
-def _way(column: Any, said: str) -> tuple[str, int, bool]:
+def _detect_way(column: Any, option: str) -> tuple[str, int, bool]:
     """Return the format that reads most cells of a training column, how many, and whether the format is a guess.
 
     Args:
         column: A pandas series with some values.
-        said: The option of the user for this column, or "".
+        option: The option of the user for this column, or "".
     """
-    from ..tabular.column_types import MOSTLY, contents_of, read_numbers
-    from ..tabular.dates import DATE_OBJECTS
-    from ..tabular.not_features import words_of
+    from ..tabular import column_types, dates, not_features
 
-    contents = contents_of(column)
+    contents = column_types.contents_of(column)
     present = column.dropna()
     if contents == "dates":
         return YEAR_FIRST, len(present), False
     if contents not in ("date objects", "text", "numbers", "categories"):
         return YEAR_FIRST, 0, False
-    values, no_number = read_numbers(column)
+    values, no_number = column_types.read_numbers(column)
     if contents != "date objects" and not no_number.any():
-        words = words_of(str(column.name))
-        known = values[~np.isnan(values)]
-        fits = [way for way in RANGES if said or words & NAMES_DATES if _counts(known, way)]
+        words = not_features.words_of(str(column.name))
+        present_values = values[~np.isnan(values)]
+        fits = [way for way in RANGES if option or words & DATE_WORDS if _all_dates(present_values, way)]
         return (fits[0], len(present), False) if fits else (YEAR_FIRST, 0, False)
-    typed = sum(isinstance(cell, DATE_OBJECTS) for cell in present)
+    typed = sum(isinstance(cell, dates.DATE_OBJECTS) for cell in present)
     cells = Counter(cell for cell in present if isinstance(cell, str))
     ways: tuple[str, ...] = (YEAR_FIRST, DAY_FIRST, MONTH_FIRST, TIME)
-    if said.endswith("-first"):
-        ways = (said.replace("-", " "),)
+    if option.endswith("-first"):
+        ways = (option.replace("-", " "),)
     if typed and all(isinstance(cell, datetime.time) for cell in present):
         return TIME, typed, False
-    few = [*cells][:LOOKED_AT]
-    if sum(any(_read(cell, way) for way in ways) for cell in few) <= MOSTLY * len(few) and not said:
+    few = [*cells][:INSPECTED_CELLS]
+    if sum(any(_read(cell, way) for way in ways) for cell in few) <= column_types.MOSTLY * len(few) and not option:
         return YEAR_FIRST, typed, False
     readable = {way: sum(n for cell, n in cells.items() if _read(cell, way)) for way in ways}
     best = max(readable, key=readable.__getitem__)  # the first of the best
@@ -206,7 +204,7 @@ def _way(column: Any, said: str) -> tuple[str, int, bool]:
 def _first_by_order(present: Any) -> str:
     """Return whether the day or the month comes first, if every cell can be read both ways."""
     for way in (DAY_FIRST, MONTH_FIRST):
-        values, unreadable = read_dates(present, WrittenDates(way))
+        values, unreadable = read_dates(present, DateFormat(way))
         steps = np.diff(values[~unreadable].astype(np.int64))
         if len(steps) > 1 and ((steps >= 0).all() or (steps <= 0).all()) and steps.any():
             return way
@@ -214,24 +212,23 @@ def _first_by_order(present: Any) -> str:
     return MONTH_FIRST if 2 * slashes > len(present) else DAY_FIRST
 
 
-def _counts(known: NDArray[np.float64], way: str) -> bool:
+def _all_dates(values: NDArray[np.float64], way: str) -> bool:
     """Return whether all numbers are dates in a number format."""
     low, high = RANGES[way]
-    return bool(len(known) and low <= known.min() and known.max() <= high) and (
-        way != DIGITS or all(_read(f"{value:.15g}", DIGITS) for value in np.unique(known))
+    return bool(len(values) and low <= values.min() and values.max() <= high) and (
+        way != DIGITS or all(_read(f"{value:.15g}", DIGITS) for value in np.unique(values))
     )
 
 
 def _example(column: Any, way: str) -> tuple[str, str]:
     """Return the first cell that is text or a number, and the date it is read as."""
-    from ..tabular.column_types import label
-    from ..tabular.dates import DATE_OBJECTS, date_text
+    from ..tabular import column_types, dates
 
     if column.dtype.kind == "M" or hasattr(column.dtype, "tz"):
         return "", ""
     for cell in column.dropna():
-        if not isinstance(cell, DATE_OBJECTS) and (read := _read(str(cell), way)):
-            return label(cell), date_text(np.datetime64(read, "s"))
+        if not isinstance(cell, dates.DATE_OBJECTS) and (read := _read(str(cell), way)):
+            return column_types.label(cell), dates.date_text(np.datetime64(read, "s"))
     return "", ""
 
 
@@ -242,15 +239,15 @@ def _read(text: str, way: str) -> datetime.datetime | None:
         return None
     try:
         if way in RANGES:
-            return _counted(text.strip(), way)
+            return _date_from_number(text.strip(), way)
         plain = text.strip().lower()
-        match = next((found for pattern in _patterns(way) if (found := pattern.fullmatch(plain))), None)
-        return None if match is None else _date(match.groupdict())
+        match = next((match for pattern in _patterns(way) if (match := pattern.fullmatch(plain))), None)
+        return None if match is None else _date_from_parts(match.groupdict())
     except (ValueError, OverflowError):
         return None
 
 
-def _counted(text: str, way: str) -> datetime.datetime | None:
+def _date_from_number(text: str, way: str) -> datetime.datetime | None:
     """Return the date that a number represents."""
     value = float(text)
     if way == DIGITS:
@@ -260,7 +257,7 @@ def _counted(text: str, way: str) -> datetime.datetime | None:
     return start + datetime.timedelta(seconds=round(seconds))
 
 
-def _date(parts: dict[str, str | None]) -> datetime.datetime:
+def _date_from_parts(parts: dict[str, str | None]) -> datetime.datetime:
     """Return the date with the parts that a pattern matched."""
     year = int(parts.get("year") or 1)
     if len(parts.get("year") or "") == 2:

@@ -29,11 +29,11 @@ _CURRENCY = "[$€£¥₹₽₩₺₫₪₦₴₱฿]|USD|EUR|GBP|CHF|JPY|CNY|IN
 _LONGEST = 60
 _SEPARATORS = ".,'’ \u00a0\u202f"
 # For each decimal point, the replacement of each character that can stand between digits.
-_PLAIN = {point: {ord(each): "." if each == point else None for each in _SEPARATORS} for point in DECIMALS}
+_PLAIN = {point: {ord(sign): "." if sign == point else None for sign in _SEPARATORS} for point in DECIMALS}
 
 
 @dataclass(frozen=True)
-class Written:
+class NumberFormat:
     """The number format of a column.
 
     Args:
@@ -46,13 +46,13 @@ class Written:
     decimal: str | None = None
     example: tuple[str, float] = ("", math.nan)
 
-    def told(self, name: str) -> str:
+    def describe(self, name: str) -> str:
         """Return a sentence about the format of the column `name`."""
         cell, value = self.example
         return f"{name} contains numbers such as {quoted(cell)}, which is read as {value:.15g}."
 
 
-def written_columns(frame: Any, decimal: str, categorical: Collection[str] = ()) -> dict[str, Written]:
+def detect_number_formats(frame: Any, decimal: str, categorical: Collection[str] = ()) -> dict[str, NumberFormat]:
     """Return the formats of the training columns whose numbers are not plain.
 
     Args:
@@ -60,31 +60,34 @@ def written_columns(frame: Any, decimal: str, categorical: Collection[str] = ())
         decimal: The decimal point of the file.
         categorical: Names of columns to read as categories.
     """
-    found = {name: _find(frame[name], decimal) for name in frame.columns if name not in categorical}
-    return {name: written for name, written in found.items() if written is not None}
+    formats = {name: _detect(frame[name], decimal) for name in frame.columns if name not in categorical}
+    return {name: number_format for name, number_format in formats.items() if number_format is not None}
 
 
-def read_written(column: Any, written: Written, decimal: str) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
+def read_formatted(
+    column: Any, number_format: NumberFormat, decimal: str
+) -> tuple[NDArray[np.float64], NDArray[np.bool_]]:
     """Return the cells of a column as numbers, and which cells are neither empty nor a number in its format.
 
     Every cell needs the percent sign, because 0.12 could mean 12 %. A currency can be left out.
 
     Args:
         column: A pandas series.
-        written: The format in training.
+        number_format: The format in training.
         decimal: The decimal point of the file.
     """
-    point = "," if decimal == "," else written.decimal or decimal
+    point = "," if decimal == "," else number_format.decimal or decimal
     read = functools.cache(lambda text: _read(text, point))
+    marks = {number_format.mark} if number_format.mark == PERCENT else {number_format.mark, ""}
     values, unreadable = np.full(len(column), np.nan), np.zeros(len(column), bool)
     for row, (cell, missing) in enumerate(zip(column, column.isna(), strict=True)):
         if missing:
             continue
-        found = read(cell) if isinstance(cell, str) else _number(cell)
-        if found is None or found[1] not in ({written.mark} if written.mark == PERCENT else {written.mark, ""}):
+        number = read(cell) if isinstance(cell, str) else _number(cell)
+        if number is None or number[1] not in marks:
             unreadable[row] = True
         else:
-            values[row] = found[0]
+            values[row] = number[0]
     return values, unreadable
 
 
@@ -93,9 +96,9 @@ def mixed_marks(column: Any, decimal: str) -> str:
     cells = dict.fromkeys(cell for cell in column.dropna() if isinstance(cell, str))
     first: dict[str, str] = {}
     for cell in cells:
-        if (found := _read(cell, decimal)) is None:
+        if (number := _read(cell, decimal)) is None:
             return ""
-        first.setdefault(found[1], cell)
+        first.setdefault(number[1], cell)
     marked = [cell for mark, cell in first.items() if mark]
     if len(marked) < 2:
         return ""
@@ -109,34 +112,38 @@ def without_marks(text: str) -> str:
     return re.sub(rf"^\(?\s*[+\-−]?\s*({_CURRENCY})?\s*[+\-−]?|\s*({_CURRENCY}|%)?\s*\)?$", "", text.strip())
 
 
-def kept(columns: Mapping[str, Written]) -> dict[str, dict[str, str]]:
+def number_formats_as_json(formats: Mapping[str, NumberFormat]) -> dict[str, dict[str, str]]:
     """Return the number formats for `run.json`, by column."""
     return {
-        name: {"mark": each.mark, **({} if each.decimal is None else {"decimal": each.decimal})}
-        for name, each in columns.items()
+        name: {"mark": number_format.mark}
+        | ({} if number_format.decimal is None else {"decimal": number_format.decimal})
+        for name, number_format in formats.items()
     }
 
 
-def written_in(facts: Mapping[str, Any]) -> dict[str, Written]:
+def number_formats_from_facts(facts: Mapping[str, Any]) -> dict[str, NumberFormat]:
     """Return the number formats of a run, from its `run.json`."""
     return {
-        column["name"]: Written(column["mark"], column.get("decimal"))
+        column["name"]: NumberFormat(column["mark"], column.get("decimal"))
         for column in facts["columns"]
         if "mark" in column
     }
 
 
-def _find(column: Any, decimal: str) -> Written | None:
+def _detect(column: Any, decimal: str) -> NumberFormat | None:
     """Return the format of most cells of a training column; None for plain numbers and for other columns."""
-    from ..tabular.column_types import MOSTLY, contents_of, read_numbers
+    from ..tabular import column_types
 
-    if contents_of(column) != "text" or not (unreadable := read_numbers(column, decimal)[1]).any():
+    if (
+        column_types.contents_of(column) != "text"
+        or not (unreadable := column_types.read_numbers(column, decimal)[1]).any()
+    ):
         return None
     cells = Counter(cell for cell in column.dropna() if isinstance(cell, str))
     present = int(column.notna().sum())
-    best, most = None, max(MOSTLY * present, present - unreadable.sum())
-    for point in (decimal, *(each for each in DECIMALS if each != decimal)):
-        read = {cell: found for cell in cells if (found := _read(cell, point)) is not None}
+    best, most = None, max(column_types.MOSTLY * present, present - unreadable.sum())
+    for point in (decimal, *(other for other in DECIMALS if other != decimal)):
+        read = {cell: number for cell in cells if (number := _read(cell, point)) is not None}
         marks = Counter[str]()
         for cell, (_, mark) in read.items():
             marks[mark] += cells[cell] if mark else 0
@@ -144,10 +151,10 @@ def _find(column: Any, decimal: str) -> Written | None:
             continue
         mark = max(marks, key=marks.__getitem__)
         odd = max(read, key=lambda cell: (read[cell][1] == mark, len(re.sub(r"\d", "", cell)), len(cell)))
-        written = Written(mark, None if point == decimal else point, (odd, read[odd][0]))
-        readable = int((~read_written(column, written, decimal)[1] & column.notna().to_numpy()).sum())
+        candidate = NumberFormat(mark, None if point == decimal else point, (odd, read[odd][0]))
+        readable = int((~read_formatted(column, candidate, decimal)[1] & column.notna().to_numpy()).sum())
         if readable > most:
-            best, most = written, readable
+            best, most = candidate, readable
         if readable == present:
             break
     return best

@@ -10,10 +10,13 @@ except ImportError as error:
         "bayesnorm.tabular needs scikit-learn and pandas. Run: pip install scikit-learn pandas"
     ) from error
 
+from . import column_types as column_types, dates as dates, leaks as leaks, not_features as not_features
 from .classifier import BayesNormClassifier as BayesNormClassifier
 from .explaining import UncertaintyExplanation as UncertaintyExplanation
+from .fold_levels import FoldLevels as FoldLevels
 from .loading import load as load
 from .preprocessing import Preprocessing as Preprocessing
 from .regressor import BayesNormRegressor as BayesNormRegressor
 from .search_results import NetworkSetting as NetworkSetting, OutOfFold as OutOfFold, Selection as Selection
 from .table_drift import ColumnDrift as ColumnDrift, TableDrift as TableDrift
+from .targets import LARGEST_TARGET as LARGEST_TARGET

@@ -1,4 +1,8 @@
-"""Write predictions as CSV or as an Excel sheet; a file is written completely or not at all."""
+"""Write CSV and Excel files: completely or not at all, and over an existing file only with `--force`.
+
+CSV files contain labels exactly as they are in the training table. A spreadsheet runs text that looks like a formula,
+and a label of an untrusted table can be =HYPERLINK(...). On request, such text is marked.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +13,13 @@ import math
 import re
 from collections.abc import Callable, Iterator
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Annotated, Any
+
+import typer
 
 from ..errors import BayesNormError, MissingExtraError
-from ..files import replacing
+from ..files import replacing, require_writable
 from .printing import standard_output
-from .spreadsheet import harmless_table
 
 # Stands for standard output.
 STDOUT = Path("-")
@@ -29,11 +34,41 @@ NARROWEST, WIDEST = 10, 60
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 PLAIN_NUMBER = re.compile(r"-?(?=.{1,16}$)(0|[1-9]\d*)(\.\d+)?")
 
+# Characters that start a formula after any blanks, also in the full-width forms of East Asian keyboards.
+FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
+
+SpreadsheetSafe = Annotated[
+    bool, typer.Option("--spreadsheet-safe", help="Put ' before text that a spreadsheet would run as a formula.")
+]
+
 Write = Callable[[Any], None]
 """A function that writes the next rows, given as a data frame."""
 
 
-def is_sheet(out: Path) -> bool:
+def require_not_input(path: Path, data: Path | None) -> None:
+    """Raise an error if the output file is the input table.
+
+    Args:
+        path: The file to write.
+        data: The file of the table; None for standard input.
+    """
+    if data is not None and path.exists() and path.samefile(data):
+        raise BayesNormError(f"--out: {path} is the input table. Choose another name.")
+
+
+def require_free(path: Path, force: bool) -> None:
+    """Raise an error, before any work, if a file cannot be written or exists already.
+
+    Args:
+        path: The file to write.
+        force: Whether to overwrite it.
+    """
+    require_writable(path, "--out")
+    if path.exists() and not force:
+        raise BayesNormError(f"--out: {path} exists already. Use --force to overwrite it, or choose another name.")
+
+
+def is_excel(out: Path) -> bool:
     """Return whether a file name is that of an Excel sheet."""
     return out.suffix.lower() == ".xlsx"
 
@@ -48,17 +83,17 @@ def prediction_file(out: Path, *, spreadsheet_safe: bool) -> Iterator[Write]:
     """
     if out == STDOUT:
         with standard_output() as stream:
-            yield _csv(stream, spreadsheet_safe)
+            yield _csv_writer(stream, spreadsheet_safe)
         return
     try:
         with replacing(out) as file:
-            if is_sheet(out):
-                with _sheet(file, out) as write:
+            if is_excel(out):
+                with _excel_writer(file, out) as write:
                     yield write
                 return
             text = io.TextIOWrapper(file, encoding="utf-8", newline="")
             try:
-                yield _csv(text, spreadsheet_safe)
+                yield _csv_writer(text, spreadsheet_safe)
             finally:
                 text.detach()
     except OSError as error:
@@ -67,7 +102,7 @@ def prediction_file(out: Path, *, spreadsheet_safe: bool) -> Iterator[Write]:
         raise
 
 
-def excel() -> Any:
+def load_openpyxl() -> Any:
     """Return the package openpyxl, or raise an error that says how to install it."""
     try:
         return importlib.import_module("openpyxl")
@@ -77,27 +112,40 @@ def excel() -> Any:
         ) from error
 
 
-def _csv(stream: IO[str], spreadsheet_safe: bool) -> Write:
+def mark_formula(value: Any) -> Any:
+    """Return text that a spreadsheet would run with an apostrophe before it, and any other value unchanged."""
+    runs = isinstance(value, str) and (value.startswith(("\t", "\r", "\n")) or value.lstrip().startswith(FORMULA))
+    return f"'{value}" if runs else value
+
+
+def mark_table_formulas(frame: Any) -> Any:
+    """Return a data frame with `mark_formula` applied to its names and cells."""
+    return frame.rename(columns=mark_formula).apply(
+        lambda column: column if column.dtype.kind in "biuf" else column.map(mark_formula)
+    )
+
+
+def _csv_writer(stream: IO[str], spreadsheet_safe: bool) -> Write:
     header = True
 
     def write(frame: Any) -> None:
         nonlocal header
-        shown = harmless_table(frame) if spreadsheet_safe else frame
-        shown.to_csv(stream, index=False, header=header, lineterminator="\n", float_format=_digits)
+        shown = mark_table_formulas(frame) if spreadsheet_safe else frame
+        shown.to_csv(stream, index=False, header=header, lineterminator="\n", float_format=_full_precision)
         header = False
 
     return write
 
 
-def _digits(value: float) -> str:
+def _full_precision(value: float) -> str:
     """Write a number at full precision, and whole numbers without a decimal point."""
     return repr(float(value)).removesuffix(".0")
 
 
 @contextlib.contextmanager
-def _sheet(file: IO[bytes], out: Path) -> Iterator[Write]:
+def _excel_writer(file: IO[bytes], out: Path) -> Iterator[Write]:
     """Yield a function that writes rows to the sheet of an Excel file; the header is bold and stays in view."""
-    package = excel()
+    package = load_openpyxl()
     cells, styles = (importlib.import_module(f"openpyxl.{name}") for name in ("cell", "styles"))
     book = package.Workbook(write_only=True)
     sheet = book.create_sheet("predictions")
@@ -105,20 +153,22 @@ def _sheet(file: IO[bytes], out: Path) -> Iterator[Write]:
     formats: list[str] = []
     rows = 1
 
-    def cell(value: Any, shown: str) -> Any:
-        found = cells.WriteOnlyCell(sheet, value=None)
+    def cell(value: Any, number_format: str) -> Any:
+        sheet_cell = cells.WriteOnlyCell(sheet, value=None)
         if isinstance(value, float) and math.isinf(value):
-            found.value = _digits(value)  # as text, because a sheet has no infinity
+            sheet_cell.value = _full_precision(value)  # as text, because a sheet has no infinity
         elif isinstance(value, str):
             number = PLAIN_NUMBER.fullmatch(value)
-            found.value = float(value) if number and "." in value else int(value) if number else CONTROL.sub(" ", value)
+            sheet_cell.value = (
+                float(value) if number and "." in value else int(value) if number else CONTROL.sub(" ", value)
+            )
             if not number:
-                found.data_type = "s"  # text, so that Excel does not run it as a formula
+                sheet_cell.data_type = "s"  # text, so that Excel does not run it as a formula
         elif value == value and value is not None:
-            found.value = value.item() if hasattr(value, "item") else value
-            if shown and isinstance(found.value, float):
-                found.number_format = shown
-        return found
+            sheet_cell.value = value.item() if hasattr(value, "item") else value
+            if number_format and isinstance(sheet_cell.value, float):
+                sheet_cell.number_format = number_format
+        return sheet_cell
 
     def write(frame: Any) -> None:
         nonlocal rows
@@ -128,10 +178,10 @@ def _sheet(file: IO[bytes], out: Path) -> Iterator[Write]:
                 "in .csv."
             )
         if not formats:
-            _first_line(sheet, frame, lambda name: cell(name, ""), styles.Font(bold=True))
+            _write_header(sheet, frame, lambda name: cell(name, ""), styles.Font(bold=True))
             formats.extend(_number_format(frame[name]) for name in frame)
         for row in frame.astype(object).itertuples(index=False, name=None):
-            sheet.append([cell(value, shown) for value, shown in zip(row, formats, strict=True)])
+            sheet.append([cell(value, number_format) for value, number_format in zip(row, formats, strict=True)])
         rows += len(frame)
 
     try:
@@ -143,15 +193,15 @@ def _sheet(file: IO[bytes], out: Path) -> Iterator[Write]:
         raise
 
 
-def _first_line(sheet: Any, frame: Any, cell: Callable[[str], Any], font: Any) -> None:
+def _write_header(sheet: Any, frame: Any, cell: Callable[[str], Any], font: Any) -> None:
     """Write the column names, and set the column widths to fit the contents."""
     letters = importlib.import_module("openpyxl.utils").get_column_letter
     for place, name in enumerate(frame, 1):
         longest = max(len(str(name)), *(len(str(value)) for value in frame[name].iloc[:50]), NARROWEST)
         sheet.column_dimensions[letters(place)].width = min(longest + 2, WIDEST)
     names = [cell(str(name)) for name in frame]
-    for each in names:
-        each.font = font
+    for name_cell in names:
+        name_cell.font = font
     sheet.append(names)
 
 
@@ -159,5 +209,8 @@ def _number_format(column: Any) -> str:
     """Return the number format of a column: thousands separators, and as many decimals as the values have."""
     if column.dtype.kind != "f":
         return ""
-    decimals = max((len(_digits(value).partition(".")[2]) for value in column if "e" not in _digits(value)), default=0)
+    decimals = max(
+        (len(_full_precision(value).partition(".")[2]) for value in column if "e" not in _full_precision(value)),
+        default=0,
+    )
     return "#,##0" + ("." + "0" * decimals if decimals else "")

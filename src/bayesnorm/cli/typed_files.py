@@ -52,7 +52,7 @@ def _parquet(source: Source) -> Iterator[tuple[Any, IO[bytes]]]:
             "Parquet files need pyarrow. Run: pip install pyarrow, or save the table as CSV."
         ) from error
     try:
-        with source.opened() as file:
+        with source.open() as file:
             yield arrow, file
     except (arrow.ArrowException, OSError) as error:
         raise InputError(f"{source} cannot be read as Parquet ({error}). Save the file again.") from None
@@ -75,7 +75,7 @@ def read_excel(source: Source) -> tuple[list[str], Rows]:
             book.close()
     except (zipfile.BadZipFile, KeyError, ValueError, IndexError, SyntaxError, TypeError) as error:
         raise InputError(f"{source} cannot be read as Excel ({quoted(str(error))}). Save the file again.") from None
-    filled = [row for row in rows if any(known(cell) is not None for cell in row)]
+    filled = [row for row in rows if any(cell_value(cell) is not None for cell in row)]
     if not filled:
         raise InputError(f"{source}: the first sheet is empty. It needs column names in its first line, and rows.")
     width = max(map(len, filled))
@@ -83,16 +83,16 @@ def read_excel(source: Source) -> tuple[list[str], Rows]:
     return ["" if name is None else str(name).strip() for name in header], body
 
 
-def known(cell: Any) -> Any:
+def cell_value(cell: Any) -> Any:
     """Return the value of a cell; None for words that mean a missing value."""
     return None if isinstance(cell, str) and cell.strip() in MISSING else cell
 
 
 def read_json_lines(source: Source, encoding: str) -> tuple[list[str], Rows]:
     """Return the names and rows of a file with one JSON object per line; names missing in a line are missing values."""
-    found: dict[str, None] = {}
+    names: dict[str, None] = {}
     records = []
-    with source.text(encoding) as text:
+    with source.open_text(encoding) as text:
         for number, line in enumerate(text, 1):
             if not line.strip():
                 continue
@@ -105,8 +105,8 @@ def read_json_lines(source: Source, encoding: str) -> tuple[list[str], Rows]:
                     f'{source}: line {number} is not a JSON object. Every line must be an object such as {{"a": 1}}.'
                 )
             records.append(record)
-            found.update(dict.fromkeys(record))
-    return [*found], [tuple(map(record.get, found)) for record in records]
+            names.update(dict.fromkeys(record))
+    return [*names], [tuple(map(record.get, names)) for record in records]
 
 
 def read_sqlite(source: Source) -> tuple[list[str], Rows]:
@@ -117,16 +117,16 @@ def read_sqlite(source: Source) -> tuple[list[str], Rows]:
             sqlite3.connect(f"file:{quote(str(source.path.resolve()))}?mode=ro", uri=True)
         ) as database:
             database.execute("PRAGMA trusted_schema = OFF")
-            told = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
-            names = [name for (name,) in database.execute(f"{told} ORDER BY name")]
+            query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
+            names = [name for (name,) in database.execute(f"{query} ORDER BY name")]
             table = source.table or ""
             if table not in names:
-                there = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-                wanted = (
+                listed_names = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
+                problem = (
                     f"{source.path} has no table {quoted(table)}." if table else f"No table of {source.path} is named."
                 )
-                advice = f"Pass {DATABASE}{source.path}?{names[0]}, for example. Its tables are {there}."
-                raise InputError(f"{wanted} {advice if names else 'The database has no tables.'}")
+                advice = f"Pass {DATABASE}{source.path}?{names[0]}, for example. Its tables are {listed_names}."
+                raise InputError(f"{problem} {advice if names else 'The database has no tables.'}")
             cursor = database.execute('SELECT * FROM "{}"'.format(table.replace('"', '""')))
             return [column for column, *_ in cursor.description], cursor.fetchall()
     except sqlite3.Error as error:
