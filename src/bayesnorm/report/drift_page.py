@@ -141,6 +141,7 @@ def drift_context(report: DriftReport) -> dict[str, Any]:
 
 
 def _layers(drift: TableDrift) -> PagePicture | None:
+    """Draw how much every layer of the network differs; None if the network was not compared."""
     if drift.network is None:
         return None
     caption = (

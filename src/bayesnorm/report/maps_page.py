@@ -51,7 +51,7 @@ class MapsReport:
         images: The images that are shown, the most uncertain first.
         all_images: Number of all images.
         counts: Number of pixels of all images at each level of entropy.
-        right, known: Number of these pixels that are right, and that have a true class; None without true classes.
+        right, labelled: Number of these pixels that are right, and that have a true class; None without true classes.
         classes: Names and colours of the classes.
         provenance: How the page was made.
     """
@@ -61,7 +61,7 @@ class MapsReport:
     all_images: int
     counts: NDArray[np.int64]
     right: NDArray[np.int64] | None
-    known: NDArray[np.int64] | None
+    labelled: NDArray[np.int64] | None
     classes: Sequence[tuple[str, tuple[int, int, int]]]
     provenance: Provenance
 
@@ -80,7 +80,7 @@ def maps_context(report: MapsReport) -> dict[str, Any]:
         "level": level,
         "counts": report.counts.tolist(),
         "right": None if report.right is None else report.right.tolist(),
-        "known": None if report.known is None else report.known.tolist(),
+        "labelled": None if report.labelled is None else report.labelled.tolist(),
     }
 
 
@@ -92,15 +92,15 @@ def first_level(counts: NDArray[np.int64]) -> int:
 
 def _verdict(report: MapsReport, level: int) -> tuple[Grade, str]:
     share = float(report.counts[level + 1 :].sum() / max(1, report.counts.sum()))
-    if report.right is None or report.known is None:
+    if report.right is None or report.labelled is None:
         return (
             "fair",
             f"The true classes are unknown. {percent(share)} of the pixels are above the first threshold.",
         )
-    rest = report.right[: level + 1].sum() / max(1, report.known[: level + 1].sum())
-    whole = report.right.sum() / max(1, report.known.sum())
-    wrong = report.known.sum() - report.right.sum()
-    mistake_share = (report.known - report.right)[level + 1 :].sum() / max(1, wrong)
+    rest = report.right[: level + 1].sum() / max(1, report.labelled[: level + 1].sum())
+    whole = report.right.sum() / max(1, report.labelled.sum())
+    wrong = report.labelled.sum() - report.right.sum()
+    mistake_share = (report.labelled - report.right)[level + 1 :].sum() / max(1, wrong)
     # Pixels chosen at random would contain the same share of the mistakes as of all pixels.
     grade: Grade = "good" if mistake_share >= 3 * share else "fair" if mistake_share >= 1.5 * share else "poor"
     return grade, (

@@ -206,7 +206,7 @@ def themed_svg(draw: Callable[[], Axes], label: str, prefix: str) -> str:
     with style.theme("light", transparent=True):
         text = figure_svg(draw(), prefix=prefix)
     themed = _light_to_dark()
-    text = COLOUR.sub(lambda match: _variable(match[0], themed), text)
+    text = COLOUR.sub(lambda match: f"var(--{match[0][1:].lower()})" if match[0].lower() in themed else match[0], text)
     return re.sub(r'aria-label="[^"]*"', lambda _: f"aria-label={quoteattr(label)}", text, count=1)
 
 
@@ -214,11 +214,6 @@ def colour_variables(theme: str) -> str:
     """Return CSS declarations of the variables for "light" or "dark"."""
     pairs = _light_to_dark().items()
     return "".join(f"--{light[1:]}:{light if theme == 'light' else dark};" for light, dark in pairs)
-
-
-def _variable(colour: str, themed: dict[str, str]) -> str:
-    """Return the CSS variable of a colour, or the colour if themes do not change it."""
-    return f"var(--{colour[1:].lower()})" if colour.lower() in themed else colour
 
 
 def _light_to_dark() -> dict[str, str]:
@@ -254,8 +249,8 @@ class PredictedRows:
         """Draw points, and crosses for targets outside their intervals."""
         now = style.current()
         inside = (self.lower <= self.y) & (self.y <= self.upper)
-        held: dict[str, Any] = {"ms": 4, "mew": 0, "alpha": 0.75, "color": now.model, "label": "inside its interval"}
-        ax.plot(self.mean[inside], height[inside], "o", **held)
+        marks: dict[str, Any] = {"ms": 4, "mew": 0, "alpha": 0.75, "color": now.model, "label": "inside its interval"}
+        ax.plot(self.mean[inside], height[inside], "o", **marks)
         ax.plot(self.mean[~inside], height[~inside], "x", ms=5, mew=1.4, color=now.rival, label="outside")
 
 
@@ -271,15 +266,15 @@ class PredictedTruePlot(PredictedRows):
         ends = [min(self.y.min(), self.mean.min()), max(self.y.max(), self.mean.max())]
         some = spread_out(len(self.y), MOST_INTERVALS)
         # One broken line for all intervals keeps the file small. Infinite intervals run to the edge of the picture.
-        seen = np.concatenate([ends, self.lower[np.isfinite(self.lower)], self.upper[np.isfinite(self.upper)]])
-        room = 0.05 * (seen.max() - seen.min())
-        edges = seen.min() - room, seen.max() + room
+        values = np.concatenate([ends, self.lower[np.isfinite(self.lower)], self.upper[np.isfinite(self.upper)]])
+        margin = 0.05 * (values.max() - values.min())
+        edges = values.min() - margin, values.max() + margin
         lower, upper = (np.clip(end[some], *edges) for end in (self.lower, self.upper))
         across = np.stack([lower, upper, np.full(len(some), np.nan)], axis=1).ravel()
         ax.plot(across, np.repeat(self.y[some], 3), color=now.backdrop, linewidth=0.8, alpha=0.6, label="interval")
         ax.plot(ends, ends, color=now.ink, linewidth=1.0, linestyle="--", label="perfect")
         self.draw_points(ax, self.y)
-        if room > 0:
+        if margin > 0:
             ax.set_xlim(*edges)
         ax.set_xlabel("predicted")
         ax.set_ylabel("true")

@@ -37,15 +37,7 @@ def prediction(test: RegressionTest | ClassificationTest) -> Verdict:
 
 
 def _judge_gain(gain: float, rows: int, baseline: str, *, clear: bool, large: bool) -> Gain:
-    """Judge the share of the baseline's errors that a model avoids.
-
-    Args:
-        gain: This share.
-        rows: Number of test rows.
-        baseline: Words for the baseline.
-        clear: Whether the gain is statistically significant.
-        large: Whether it is large enough for a good model.
-    """
+    """Judge the share of the baseline's errors that a model avoids: whether it is significant, and how large."""
     if clear and large:
         return Gain("large", "good", "", "it predicts well")
     if clear and gain < SMALL:

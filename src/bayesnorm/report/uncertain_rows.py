@@ -21,11 +21,8 @@ if TYPE_CHECKING:
 # Most and fewest rows of the table, and the number of cells above which it gets shorter.
 MOST_ROWS, FEWEST_ROWS, MOST_CELLS = 300, 50, 9000
 
-# Input columns that are shown at most.
-MOST_COLUMNS = 60
-
-# Most characters in a cell.
-LONGEST = 60
+# Most input columns, and most characters in a cell.
+MOST_COLUMNS, LONGEST = 60, 60
 
 # Rows with a chart. With the chart of all rows, they fill a page of two or three columns.
 MOST_CHARTS = 5
@@ -93,7 +90,11 @@ class UncertainRows:
         notes = [_notes(report, at) for at in order]
         inputs = [
             [
-                _input_cell(column, report.rows.values[at][place], row_notes.get(column.name, ""))
+                TableCell(
+                    shortened(_input_text(column, report.rows.values[at][place]), LONGEST),
+                    row_notes.get(column.name, ""),
+                    numeric=column.kind == "number",
+                )
                 for at, row_notes in zip(order, notes, strict=True)
             ]
             for place, column in enumerate(shown)
@@ -172,11 +173,6 @@ def _notes(report: Report, at: int) -> dict[str, str]:
             longest = max(named, key=len)
             notes[longest] = part.removeprefix(f"{longest} ")
     return notes
-
-
-def _input_cell(column: Column, value: object, note: str) -> TableCell:
-    """Return the cell of an input, marked if it makes its row unusual."""
-    return TableCell(shortened(_input_text(column, value), LONGEST), note, numeric=column.kind == "number")
 
 
 def _input_text(column: Column, value: object) -> str:
