@@ -184,21 +184,21 @@ def _detect_way(column: Any, option: str) -> tuple[str, int, bool]:
         present_values = values[~np.isnan(values)]
         fits = [way for way in RANGES if option or words & DATE_WORDS if _all_dates(present_values, way)]
         return (fits[0], len(present), False) if fits else (YEAR_FIRST, 0, False)
-    typed = sum(isinstance(cell, dates.DATE_OBJECTS) for cell in present)
+    date_objects = sum(isinstance(cell, dates.DATE_OBJECTS) for cell in present)
     cells = Counter(cell for cell in present if isinstance(cell, str))
     ways: tuple[str, ...] = (YEAR_FIRST, DAY_FIRST, MONTH_FIRST, TIME)
     if option.endswith("-first"):
         ways = (option.replace("-", " "),)
-    if typed and all(isinstance(cell, datetime.time) for cell in present):
-        return TIME, typed, False
+    if date_objects and all(isinstance(cell, datetime.time) for cell in present):
+        return TIME, date_objects, False
     few = [*cells][:INSPECTED_CELLS]
     if sum(any(_read(cell, way) for way in ways) for cell in few) <= column_types.MOSTLY * len(few) and not option:
-        return YEAR_FIRST, typed, False
+        return YEAR_FIRST, date_objects, False
     readable = {way: sum(n for cell, n in cells.items() if _read(cell, way)) for way in ways}
     best = max(readable, key=readable.__getitem__)  # the first of the best
     if best == DAY_FIRST and readable[best] == readable.get(MONTH_FIRST) == cells.total():
-        return _first_by_order(present), readable[best] + typed, True
-    return best, readable[best] + typed, False
+        return _first_by_order(present), readable[best] + date_objects, True
+    return best, readable[best] + date_objects, False
 
 
 def _first_by_order(present: Any) -> str:
