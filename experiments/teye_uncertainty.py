@@ -63,7 +63,7 @@ def main(
 def uncertainty(header: dict[str, Any], family: str) -> dict[str, UncertaintyErrorPlot]:
     """Return plots of the test rows of the first split and seed at the chosen setting, by set."""
     return {
-        unit["dataset"]: UncertaintyErrorPlot.of_arrays(
+        unit["dataset"]: UncertaintyErrorPlot.from_arrays(
             np.array(unit["points"]["error"]), np.array(unit["points"]["std"]), unit["points"]["constant_std"][0]
         )
         for unit in sorted(header["points"], key=lambda unit: unit["dataset"])

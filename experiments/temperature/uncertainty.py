@@ -20,7 +20,7 @@ from bayesnorm.likelihoods.variance_scaled_categorical import MOST, log_variance
 from bayesnorm.metrics import auroc, ece, nll
 from bayesnorm.predictive import ClassificationPredictive
 from bayesnorm.selection.calibrate import EVIDENCE, SLOPE_SHARE
-from bayesnorm.selection.listening import PRIOR, better_beyond_chance
+from bayesnorm.selection.variance_scaled_temperature import PRIOR, significantly_better
 
 from .judging import CONSTANT, Judged, folds
 
@@ -128,7 +128,7 @@ def fitted_forms(logits: Tensor, labels: Tensor, uncertainty: Tensor) -> dict[st
 
         level, slope = minimised(loss, [a, 0.0])
         fitted = UncertaintyfulTemperature(level, slope, mean, std, form.least)
-        proven = fitted.b > 0 and better_beyond_chance(simple, fitted.nll(logits, labels, uncertainty), form.evidence)
+        proven = fitted.b > 0 and significantly_better(simple, fitted.nll(logits, labels, uncertainty), form.evidence)
         found[name] = fitted if proven else found[CONSTANT]
     return found
 

@@ -122,7 +122,7 @@ def draw_frame(setup: Setup, frame: int, *, photos: bool) -> Figure:
         with torch.no_grad():
             said = predicted(methods[name](), x, setup.preset.samples)
         maps[name] = [
-            SegmentationMaps.of(
+            SegmentationMaps.from_predictive(
                 image, said, frames.y[frame], uncertainty=uncertainty, classes=CAMVID_CLASSES, ignore_index=CAMVID_VOID
             )
             for uncertainty in ("mutual_information", "expected_entropy")

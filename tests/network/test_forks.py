@@ -15,7 +15,7 @@ from torch import nn
 from torch.utils.data import DataLoader, Dataset
 
 import bayesnorm as bn
-from bayesnorm.network import turns
+from bayesnorm.network import locks
 
 pytestmark = pytest.mark.skipif(not hasattr(os, "fork"), reason="no fork here")
 
@@ -106,7 +106,7 @@ def test_a_child_predicts_while_a_thread_of_its_parent_does():
 
 
 def test_a_child_puts_back_what_a_pass_that_never_ends_had_changed(monkeypatch):
-    monkeypatch.setattr(turns, "FORK_WAITS", 0.01)
+    monkeypatch.setattr(locks, "FORK_WAITS", 0.01)
     posterior = bn.MCBN(batch_size=8, states=16).fit(Remembers().eval(), X)
     expected, generator = posterior.predict(X).mean, torch.get_rng_state()
     monkeypatch.setitem(globals(), "WAITING", Waiting())

@@ -140,5 +140,5 @@ def test_batch_norm_with_more_in_it(act, kept, moved):
     before = copy.deepcopy(network.state_dict())
     units = trace_units(network)
     assert (set(units.written["0"]) <= set(units.kept)) == kept
-    assert (set(units.written["0"]) <= units.moved) == moved
+    assert (set(units.written["0"]) <= units.nonzero_at_zero) == moved
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())

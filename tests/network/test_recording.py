@@ -44,7 +44,7 @@ def counting(network, h):
 
 
 def statistics(network, x, groups=1):
-    return torch.stack(RowStatistics(network, ["first", "second"]).of(x, groups))
+    return torch.stack(RowStatistics(network, ["first", "second"]).moments(x, groups))
 
 
 @pytest.mark.parametrize("device", DEVICES)
@@ -55,7 +55,7 @@ def test_later_passes_find_what_a_first_one_finds(device, odd, groups):
     known = RowStatistics(network, ["first", "second"])
     for scale in (1.0, 0.2, 3.0, 0.5, 2.0):
         x = scale * torch.randn(16, 3, 8, 8, generator=generator).to(device)
-        found = torch.stack(known.of(x, groups))
+        found = torch.stack(known.moments(x, groups))
         assert torch.allclose(found, statistics(network, x, groups), rtol=1e-4, atol=1e-5)
     assert network.calls == 0
 
@@ -65,10 +65,10 @@ def test_weights_that_change_in_place_count_at_once(device):
     network = Small().to(device).eval()
     known, x = RowStatistics(network, ["first", "second"]), torch.randn(16, 3, 8, 8, device=device)
     for _ in range(4):
-        before = torch.stack(known.of(x, 2))
+        before = torch.stack(known.moments(x, 2))
     with torch.no_grad():
         network.convolution.weight.mul_(2)
-    found = torch.stack(known.of(x, 2))
+    found = torch.stack(known.moments(x, 2))
     assert not torch.allclose(found, before)
     assert torch.allclose(found, statistics(network, x, 2), rtol=1e-4, atol=1e-5)
 
@@ -78,7 +78,7 @@ def test_a_pass_that_cannot_be_recorded_leaves_the_generator_usable(device):
     network = Small(looking).to(device).eval()
     known, x = RowStatistics(network, ["first", "second"]), torch.randn(16, 3, 8, 8, device=device)
     for _ in range(3):
-        known.of(x, 1)
+        known.moments(x, 1)
     assert nn.functional.dropout(torch.ones(100, device=device), 0.5).sum() > 0
     torch.manual_seed(0)
     first = torch.rand(3, device=device)
@@ -111,7 +111,7 @@ def test_operations_of_passes_can_be_recorded(make, size, monkeypatch):
     monkeypatch.setattr(recording.RecordedPasses, "__call__", watched)
     network = make().eval()
     layers = [name for name, module in network.named_modules() if "BatchNorm" in type(module).__name__]
-    RowStatistics(network, layers).of(torch.randn(4, size[0], size[1], size[1]), 2)
+    RowStatistics(network, layers).moments(torch.randn(4, size[0], size[1], size[1]), 2)
     assert "convolution" in names.seen
     assert names.seen <= gpu_graphs._RECORDABLE
 
@@ -122,5 +122,5 @@ def test_passes_are_replayed(monkeypatch):
     monkeypatch.setattr(recording._Recorded, "replay", lambda self, x: replayed.append(1) or replay(self, x))
     known, x = RowStatistics(Small().cuda().eval(), ["first", "second"]), torch.randn(16, 3, 8, 8, device="cuda")
     for _ in range(4):
-        known.of(x, 1)
+        known.moments(x, 1)
     assert len(replayed) >= 2

@@ -54,7 +54,7 @@ def test_chance_where_nothing_is_left_to_it():
 
 
 def test_observed_is_the_coverage_of_every_interval():
-    plot = CalibrationPlot.of(PREDICTIVE, Y, levels=(0.9, 0.1, 0.5))
+    plot = CalibrationPlot.from_predictive(PREDICTIVE, Y, levels=(0.9, 0.1, 0.5))
     np.testing.assert_array_equal(plot.level, (0.1, 0.5, 0.9))
     for level, observed, lower, upper in zip(plot.level, plot.observed, plot.lower, plot.upper, strict=True):
         assert observed == pytest.approx(float(inside(level).double().mean()))
@@ -68,7 +68,7 @@ def test_chance_bands_hold_calibrated_predictions_as_often_as_they_say():
     uniform = np.random.default_rng(0).uniform(size=(400, 100))
     held = []
     for pit in uniform:
-        plot = CalibrationPlot.of_pit(pit, levels=(0.3, 0.8))
+        plot = CalibrationPlot.from_pit(pit, levels=(0.3, 0.8))
         held.append((plot.observed >= plot.lower) & (plot.observed <= plot.upper))
     expected = [
         np.diff(stats.binom.cdf([lo - 1, hi], 100, p))[0]
@@ -80,7 +80,7 @@ def test_chance_bands_hold_calibrated_predictions_as_often_as_they_say():
 
 
 def test_calibration_is_drawn_from_corner_to_corner():
-    plot = CalibrationPlot.of(PREDICTIVE, Y)
+    plot = CalibrationPlot.from_predictive(PREDICTIVE, Y)
     ax = plot.draw()
     line = next(line for line in ax.get_lines() if line.get_label() == "observed")
     np.testing.assert_array_equal(line.get_xydata()[1:-1].T, (plot.level, plot.observed))
@@ -90,17 +90,17 @@ def test_calibration_is_drawn_from_corner_to_corner():
 
 def test_pit_histogram():
     pit = np.array([0.0, 0.05, 0.31, 0.32, 0.99, 1.0])
-    plot = PITHistogram.of_pit(pit, bins=5)
+    plot = PITHistogram.from_pit(pit, bins=5)
     np.testing.assert_allclose(plot.share, np.array([2, 2, 0, 0, 2]) / 6)
     assert (plot.lower, plot.upper) == pytest.approx(np.array(stats.binom.interval(0.95, 6, 0.2)) / 6)
-    found = PITHistogram.of(PREDICTIVE, Y)
+    found = PITHistogram.from_predictive(PREDICTIVE, Y)
     expected = np.histogram(PREDICTIVE.cdf(Y), bins=10, range=(0, 1))[0] / 200
     np.testing.assert_allclose(found.share, expected)
     np.testing.assert_allclose([bar.get_height() for bar in found.draw().patches[:10]], expected)
 
 
 def test_coverage_by_deciles_of_uncertainty():
-    plot = CoveragePlot.of(PREDICTIVE, Y, level=0.8, unit="m")
+    plot = CoveragePlot.from_predictive(PREDICTIVE, Y, level=0.8, unit="m")
     order = PREDICTIVE.std.flatten().argsort().numpy()
     held = inside(0.8).flatten().numpy()
     groups = np.array_split(order, 10)
@@ -117,48 +117,48 @@ def test_coverage_by_deciles_of_uncertainty():
 
 
 def test_equal_uncertainty_stays_in_one_group():
-    plot = CoveragePlot.of_arrays([1.0] * 30 + [2.0] * 70, [True] * 100, level=0.9)
+    plot = CoveragePlot.from_arrays([1.0] * 30 + [2.0] * 70, [True] * 100, level=0.9)
     np.testing.assert_array_equal(plot.count, [30, 70])
-    assert len(CoveragePlot.of_arrays([1.0] * 50, [True] * 50, level=0.9).count) == 1
-    assert len(CoveragePlot.of_arrays(np.arange(62), [True] * 62, level=0.9).count) == 3
+    assert len(CoveragePlot.from_arrays([1.0] * 50, [True] * 50, level=0.9).count) == 1
+    assert len(CoveragePlot.from_arrays(np.arange(62), [True] * 62, level=0.9).count) == 3
 
 
 @pytest.mark.parametrize("count", [1, 2])
 def test_few_rows(count):
     for plot in (
-        CalibrationPlot.of_pit([0.4] * count),
-        PITHistogram.of_pit([0.4] * count),
-        CoveragePlot.of_arrays(np.arange(count), [False] * count, level=0.9),
+        CalibrationPlot.from_pit([0.4] * count),
+        PITHistogram.from_pit([0.4] * count),
+        CoveragePlot.from_arrays(np.arange(count), [False] * count, level=0.9),
     ):
         plot.draw().get_figure().draw_without_rendering()
 
 
 def test_bad_arguments():
     with pytest.raises(InputError, match=r"transform must be .* got values from -0.1 to 0.5"):
-        CalibrationPlot.of_pit([-0.1, 0.5])
+        CalibrationPlot.from_pit([-0.1, 0.5])
     with pytest.raises(InputError, match=r"transform has 1 NaN"):
-        PITHistogram.of_pit([np.nan, 0.5])
+        PITHistogram.from_pit([np.nan, 0.5])
     with pytest.raises(BayesNormError, match=r"levels must be .* got values from 0.5 to 1.0"):
-        CalibrationPlot.of_pit([0.5], levels=(0.5, 1.0))
+        CalibrationPlot.from_pit([0.5], levels=(0.5, 1.0))
     with pytest.raises(BayesNormError, match=r"bins must be .* got 1"):
-        PITHistogram.of_pit([0.5], bins=1)
+        PITHistogram.from_pit([0.5], bins=1)
     with pytest.raises(BayesNormError, match=r"groups must be .* got 0"):
-        CoveragePlot.of(PREDICTIVE, Y, groups=0)
+        CoveragePlot.from_predictive(PREDICTIVE, Y, groups=0)
     with pytest.raises(InputError, match=r"level must be .* got 2"):
-        CoveragePlot.of(PREDICTIVE, Y, level=2)
+        CoveragePlot.from_predictive(PREDICTIVE, Y, level=2)
     with pytest.raises(InputError, match=r"inside must be True or False .* got numbers other than 0 and 1"):
-        CoveragePlot.of_arrays([1, 2], [0.5, 1], level=0.9)
+        CoveragePlot.from_arrays([1, 2], [0.5, 1], level=0.9)
     with pytest.raises(InputError, match=r"std and inside must have .* got 2 and 1 values"):
-        CoveragePlot.of_arrays([1, 2], [True], level=0.9)
+        CoveragePlot.from_arrays([1, 2], [True], level=0.9)
 
 
 def test_a_transform_with_derivatives():
     transform = torch.linspace(0.05, 0.95, 10, requires_grad=True)
-    assert PITHistogram.of_pit(transform, bins=10).share.tolist() == [0.1] * 10
+    assert PITHistogram.from_pit(transform, bins=10).share.tolist() == [0.1] * 10
 
 
 def test_whole_numbers_are_asked_for():
     with pytest.raises(BayesNormError, match=r"bins must be .* got 2.5"):
-        PITHistogram.of_pit([0.5], bins=2.5)
+        PITHistogram.from_pit([0.5], bins=2.5)
     with pytest.raises(BayesNormError, match=r"groups must be .* got 2.5"):
-        CoveragePlot.of(PREDICTIVE, Y, groups=2.5)
+        CoveragePlot.from_predictive(PREDICTIVE, Y, groups=2.5)

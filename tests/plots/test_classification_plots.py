@@ -29,7 +29,7 @@ CONFIDENCE, RIGHT = KNOWN.confidence.numpy(), (KNOWN.label == Y).numpy()
 
 
 def test_reliability_by_counting():
-    plot = ReliabilityDiagram.of(KNOWN, Y, bins=8)
+    plot = ReliabilityDiagram.from_predictive(KNOWN, Y, bins=8)
     bins = np.ceil(8 * CONFIDENCE).astype(int) - 1
     filled = sorted(set(bins))
     np.testing.assert_array_equal(plot.count, [(bins == number).sum() for number in filled])
@@ -43,7 +43,7 @@ def test_reliability_by_counting():
 
 
 def test_reliability_is_drawn():
-    plot = ReliabilityDiagram.of(KNOWN, Y)
+    plot = ReliabilityDiagram.from_predictive(KNOWN, Y)
     ax = plot.draw()
     np.testing.assert_allclose([bar.get_height() for bar in ax.patches], plot.count / 300)
     points = [part.get_offsets() for part in ax.collections if hasattr(part, "get_sizes")]
@@ -57,15 +57,15 @@ def test_reliability_of_pixels_leaves_void_ones_out():
     log_probs = KNOWN.log_probs.reshape(3, 3, 100, 4).movedim(-1, 2).reshape(3, 3, 4, 10, 10)
     y = Y.reshape(3, 10, 10).clone()
     y[0] = 9
-    plot = ReliabilityDiagram.of(ClassificationPredictive(log_probs), y, ignore_index=9)
-    expected = ReliabilityDiagram.of(ClassificationPredictive(KNOWN.log_probs[:, 100:]), Y[100:])
+    plot = ReliabilityDiagram.from_predictive(ClassificationPredictive(log_probs), y, ignore_index=9)
+    expected = ReliabilityDiagram.from_predictive(ClassificationPredictive(KNOWN.log_probs[:, 100:]), Y[100:])
     np.testing.assert_array_equal(plot.count, expected.count)
     np.testing.assert_allclose(plot.accuracy, expected.accuracy)
     assert plot.count.sum() == 200
 
 
 def test_entropy_cdf_by_counting():
-    plot = EntropyPlot.of({"known": KNOWN, "strange": STRANGE})
+    plot = EntropyPlot.from_predictives({"known": KNOWN, "strange": STRANGE})
     assert plot.most == pytest.approx(math.log(4))
     for name, predictive in (("known", KNOWN), ("strange", STRANGE)):
         entropy = stats.entropy(predictive.probs.numpy(), axis=1)
@@ -79,14 +79,14 @@ def test_entropy_cdf_by_counting():
 
 
 def test_entropy_of_one_set_alone():
-    plot = EntropyPlot.of({"known": KNOWN})
+    plot = EntropyPlot.from_predictives({"known": KNOWN})
     assert plot.summary == ""
     assert len(plot.draw().texts) == 1
 
 
 def test_retention_by_sorting():
     uncertainty = KNOWN.entropy.numpy()
-    plot = RetentionPlot.of(KNOWN, Y)
+    plot = RetentionPlot.from_predictive(KNOWN, Y)
     wrong = (~RIGHT)[np.argsort(uncertainty)].astype(float)
     kept = np.arange(1, 301)
     np.testing.assert_allclose(plot.curves["predictive entropy"], wrong.cumsum() / kept)
@@ -104,7 +104,7 @@ def test_retention_of_regression():
     std = torch.linspace(0.1, 2, 50, dtype=torch.float64)
     predictive = RegressionPredictive(torch.zeros(1, 50, 1, dtype=torch.float64), std[None, :, None])
     y = std.flip(0) * torch.linspace(-1, 1, 50, dtype=torch.float64)
-    plot = RetentionPlot.of(predictive, y, unit="MW")
+    plot = RetentionPlot.from_predictive(predictive, y, unit="MW")
     expected = y.abs().numpy().cumsum() / np.arange(1, 51)
     np.testing.assert_allclose(plot.curves["total standard deviation"], expected)
     assert plot.draw().get_ylabel() == "mean absolute error of kept points (MW)"
@@ -112,7 +112,7 @@ def test_retention_of_regression():
 
 def test_retention_of_several_kinds_of_uncertainty():
     error = np.array([0.0, 1.0, 2.0, 3.0])
-    plot = RetentionPlot.of_arrays({"perfect": error, "none": np.zeros(4), "worst": -error}, error)
+    plot = RetentionPlot.from_arrays({"perfect": error, "none": np.zeros(4), "worst": -error}, error)
     assert plot.ratio == {"perfect": pytest.approx(1), "none": pytest.approx(0), "worst": pytest.approx(-1)}
     np.testing.assert_allclose(plot.curves["none"], [1.5] * 4)
     assert plot.brief == "100 % of the possible error reduction"
@@ -120,36 +120,36 @@ def test_retention_of_several_kinds_of_uncertainty():
 
 def test_few_rows_and_equal_errors():
     one = ClassificationPredictive(KNOWN.log_probs[:, :1])
-    for plot in (ReliabilityDiagram.of(one, Y[:1]), EntropyPlot.of({"one": one}), RetentionPlot.of(one, Y[:1])):
+    for plot in (ReliabilityDiagram.from_predictive(one, Y[:1]), EntropyPlot.from_predictives({"one": one}), RetentionPlot.from_predictive(one, Y[:1])):
         plot.draw().get_figure().draw_without_rendering()
-    equal = RetentionPlot.of_arrays([1.0, 2.0], [0.0, 0.0])
+    equal = RetentionPlot.from_arrays([1.0, 2.0], [0.0, 0.0])
     assert equal.summary == "all errors are equal"
     assert equal.draw().get_ylim() == (0, 1)
 
 
 def test_bad_arguments():
     with pytest.raises(InputError, match=r"predictive must be .* got a str"):
-        ReliabilityDiagram.of("x", Y)
+        ReliabilityDiagram.from_predictive("x", Y)
     with pytest.raises(BayesNormError, match=r"predictives is empty"):
-        EntropyPlot.of({})
+        EntropyPlot.from_predictives({})
     with pytest.raises(InputError, match=r"predictives must all have the same number of classes, got \[3, 4\]"):
-        EntropyPlot.of({"a": KNOWN, "b": predictions(2, classes=3)})
+        EntropyPlot.from_predictives({"a": KNOWN, "b": predictions(2, classes=3)})
     with pytest.raises(InputError, match=r"predictive must be .* got a int"):
-        EntropyPlot.of({"a": 3})
+        EntropyPlot.from_predictives({"a": 3})
     with pytest.raises(InputError, match=r"error must not be negative, got -1"):
-        RetentionPlot.of_arrays([1, 2], [1, -1])
+        RetentionPlot.from_arrays([1, 2], [1, -1])
     with pytest.raises(InputError, match=r"uncertainty and error must have .* got 2 and 3 numbers"):
-        RetentionPlot.of_arrays([1, 2], [1, 2, 3])
+        RetentionPlot.from_arrays([1, 2], [1, 2, 3])
     with pytest.raises(BayesNormError, match=r"uncertainty is empty"):
-        RetentionPlot.of_arrays({}, [1.0])
+        RetentionPlot.from_arrays({}, [1.0])
     with pytest.raises(InputError, match=r"predictive must be .* got a float"):
-        RetentionPlot.of(1.0, [1.0])
+        RetentionPlot.from_predictive(1.0, [1.0])
 
 
 def test_a_line_through_few_points():
     """Two at the least, or there would be nothing to see."""
     for count in (2, 3, 5, 8):
-        plot = RetentionPlot.of_arrays(np.arange(count), np.arange(count) + 1.0)
+        plot = RetentionPlot.from_arrays(np.arange(count), np.arange(count) + 1.0)
         (line,) = (line for line in plot.draw().get_lines() if line.get_label() == "dropped by uncertainty")
         assert len(line.get_xdata()) >= 2
         assert line.get_ydata().max() == pytest.approx(plot.random)
@@ -158,7 +158,7 @@ def test_a_line_through_few_points():
 def test_predictions_with_derivatives():
     logits = KNOWN.log_probs.clone().requires_grad_()
     predictive = ClassificationPredictive(logits.log_softmax(2))
-    found, expected = ReliabilityDiagram.of(predictive, Y), ReliabilityDiagram.of(KNOWN, Y)
+    found, expected = ReliabilityDiagram.from_predictive(predictive, Y), ReliabilityDiagram.from_predictive(KNOWN, Y)
     np.testing.assert_allclose(found.confidence, expected.confidence)
 
 

@@ -37,17 +37,17 @@ DIAGNOSIS = diagnose(NETWORK, torch.randn(60, 2, generator=generator), (4, 8), b
 X = np.linspace(-1, 1, 9)
 
 PUBLIC = {
-    "CalibrationPlot": plots.CalibrationPlot.of(REGRESSION, REAL),
-    "CoveragePlot": plots.CoveragePlot.of(REGRESSION, REAL),
+    "CalibrationPlot": plots.CalibrationPlot.from_predictive(REGRESSION, REAL),
+    "CoveragePlot": plots.CoveragePlot.from_predictive(REGRESSION, REAL),
     "DriftLayers": plots.DriftLayers(
         ("1", "4"), np.array([1e-9, 0.4]), np.array([0.8, 0.1]), first_layer="1", overall=1e-8, rows=20
     ),
-    "EntropyPlot": plots.EntropyPlot.of({"in": CLASSES, "out": CLASSES}),
-    "PITHistogram": plots.PITHistogram.of(REGRESSION, REAL),
-    "ReliabilityDiagram": plots.ReliabilityDiagram.of(CLASSES, NUMBERS),
-    "RetentionPlot": plots.RetentionPlot.of(REGRESSION, REAL),
-    "SegmentationMaps": plots.SegmentationMaps.of(np.zeros((6, 8, 3)), PIXELS, PIXELS.sample(1, seed=1)[0]),
-    "UncertaintyErrorPlot": plots.UncertaintyErrorPlot.of(REGRESSION, REAL, 0.7),
+    "EntropyPlot": plots.EntropyPlot.from_predictives({"in": CLASSES, "out": CLASSES}),
+    "PITHistogram": plots.PITHistogram.from_predictive(REGRESSION, REAL),
+    "ReliabilityDiagram": plots.ReliabilityDiagram.from_predictive(CLASSES, NUMBERS),
+    "RetentionPlot": plots.RetentionPlot.from_predictive(REGRESSION, REAL),
+    "SegmentationMaps": plots.SegmentationMaps.from_predictive(np.zeros((6, 8, 3)), PIXELS, PIXELS.sample(1, seed=1)[0]),
+    "UncertaintyErrorPlot": plots.UncertaintyErrorPlot.from_predictive(REGRESSION, REAL, 0.7),
 }
 EVERY = {
     **PUBLIC,

@@ -16,8 +16,8 @@ from experiments.plots import draw_grid
 
 rng = np.random.default_rng(0)
 STD = rng.uniform(0.5, 2.0, 50)
-FIRST = UncertaintyErrorPlot.of_arrays(STD * rng.standard_normal(50), STD, 1.1, title="Uncertainty & errors <first>")
-SECOND = RetentionPlot.of_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9])
+FIRST = UncertaintyErrorPlot.from_arrays(STD * rng.standard_normal(50), STD, 1.1, title="Uncertainty & errors <first>")
+SECOND = RetentionPlot.from_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9])
 
 
 def ids(svg):

@@ -22,7 +22,7 @@ PREDICTIVE = ClassificationPredictive(LOGITS.log_softmax(2))
 Y = PREDICTIVE.sample(1, seed=1)[0]
 Y[1, 0, :3] = 7
 IMAGE = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
-MAPS = SegmentationMaps.of(IMAGE, PREDICTIVE, Y, row=1, classes=("sky", "road", "car"), ignore_index=7)
+MAPS = SegmentationMaps.from_predictive(IMAGE, PREDICTIVE, Y, row=1, classes=("sky", "road", "car"), ignore_index=7)
 
 
 def test_numbers_are_the_predictives():
@@ -40,10 +40,10 @@ def test_numbers_are_the_predictives():
 
 
 def test_uncertainty_of_another_kind():
-    maps = SegmentationMaps.of(IMAGE, PREDICTIVE, row=-1, uncertainty="mutual_information")
+    maps = SegmentationMaps.from_predictive(IMAGE, PREDICTIVE, row=-1, uncertainty="mutual_information")
     np.testing.assert_allclose(maps.uncertainty, PREDICTIVE.mutual_information[1])
     options = {"row": 1, "uncertainty": "mutual_information", "ignore_index": 7}
-    summary = SegmentationMaps.of(IMAGE, summarised(PREDICTIVE), Y, **options)
+    summary = SegmentationMaps.from_predictive(IMAGE, summarised(PREDICTIVE), Y, **options)
     np.testing.assert_allclose(summary.uncertainty, maps.uncertainty)
     np.testing.assert_array_equal(summary.wrong, MAPS.wrong)
     assert maps.label is None
@@ -52,7 +52,7 @@ def test_uncertainty_of_another_kind():
 
 @pytest.mark.parametrize("image", [IMAGE, IMAGE / 255, torch.from_numpy(IMAGE).movedim(-1, 0) / 255, IMAGE[..., 0]])
 def test_images_of_any_kind(image):
-    found = SegmentationMaps.of(image, PREDICTIVE).image
+    found = SegmentationMaps.from_predictive(image, PREDICTIVE).image
     expected = IMAGE / 255 if image.shape != (6, 8) else np.repeat(IMAGE[..., :1], 3, -1) / 255
     np.testing.assert_allclose(found, expected, atol=1e-6)
 
@@ -77,7 +77,7 @@ def test_panels_show_them_side_by_side():
 
 
 def test_a_scale_of_its_own_and_a_picture_without_the_image():
-    maps = SegmentationMaps.of(None, PREDICTIVE, uncertainty="expected_entropy", scale=3.0)
+    maps = SegmentationMaps.from_predictive(None, PREDICTIVE, uncertainty="expected_entropy", scale=3.0)
     np.testing.assert_allclose(maps.uncertainty, PREDICTIVE.expected_entropy[0])
     prediction, uncertainty, _ = maps.draw().child_axes
     assert prediction.get_title() == "prediction"
@@ -86,41 +86,41 @@ def test_a_scale_of_its_own_and_a_picture_without_the_image():
 
 def test_one_sure_pixel():
     log_probs = torch.tensor([0.0, -torch.inf]).view(1, 1, 2, 1, 1)
-    maps = SegmentationMaps.of(np.zeros((1, 1, 3)), ClassificationPredictive(log_probs), [[0]])
+    maps = SegmentationMaps.from_predictive(np.zeros((1, 1, 3)), ClassificationPredictive(log_probs), [[0]])
     assert "all labelled pixels are correct" in maps.summary
     maps.draw().get_figure().draw_without_rendering()
 
 
 def test_bad_arguments():
     with pytest.raises(InputError, match=r"predictive must be .* got a RegressionPredictive"):
-        SegmentationMaps.of(IMAGE, RegressionPredictive(LOGITS, torch.ones(())))
+        SegmentationMaps.from_predictive(IMAGE, RegressionPredictive(LOGITS, torch.ones(())))
     with pytest.raises(InputError, match=r"predictive must be .* got a ClassificationPredictive of shape \(2, 3\)"):
-        SegmentationMaps.of(IMAGE, ClassificationPredictive(LOGITS[..., 0, 0].log_softmax(-1)))
+        SegmentationMaps.from_predictive(IMAGE, ClassificationPredictive(LOGITS[..., 0, 0].log_softmax(-1)))
     with pytest.raises(InputError, match=r"image must have shape \(6, 8, 3\).* got \(3, 3\)"):
-        SegmentationMaps.of(np.zeros((3, 3)), PREDICTIVE)
+        SegmentationMaps.from_predictive(np.zeros((3, 3)), PREDICTIVE)
     with pytest.raises(InputError, match=r"image must have colours .* got values from -1 to 1"):
-        SegmentationMaps.of(np.linspace(-1, 1, 144).reshape(6, 8, 3), PREDICTIVE)
+        SegmentationMaps.from_predictive(np.linspace(-1, 1, 144).reshape(6, 8, 3), PREDICTIVE)
     with pytest.raises(InputError, match=r"image must be an array .* got str"):
-        SegmentationMaps.of("cat.png", PREDICTIVE)
+        SegmentationMaps.from_predictive("cat.png", PREDICTIVE)
     with pytest.raises(InputError, match=r"y must have shape \(2, 6, 8\) or \(6, 8\), got \(6, 7\)"):
-        SegmentationMaps.of(IMAGE, PREDICTIVE, np.zeros((6, 7)))
+        SegmentationMaps.from_predictive(IMAGE, PREDICTIVE, np.zeros((6, 7)))
     with pytest.raises(InputError, match=r"y must have classes from 0 to 2, got 0 to 7"):
-        SegmentationMaps.of(IMAGE, PREDICTIVE, Y, row=1)
+        SegmentationMaps.from_predictive(IMAGE, PREDICTIVE, Y, row=1)
     with pytest.raises(BayesNormError, match=r"row must be from 0 to 1 for 2 images, got 2"):
-        SegmentationMaps.of(IMAGE, PREDICTIVE, row=2)
+        SegmentationMaps.from_predictive(IMAGE, PREDICTIVE, row=2)
     with pytest.raises(BayesNormError, match=r"uncertainty must be .* got 'std'"):
-        SegmentationMaps.of(IMAGE, PREDICTIVE, uncertainty="std")
+        SegmentationMaps.from_predictive(IMAGE, PREDICTIVE, uncertainty="std")
     with pytest.raises(BayesNormError, match=r"scale must be .* got 0"):
-        SegmentationMaps.of(IMAGE, PREDICTIVE, scale=0)
+        SegmentationMaps.from_predictive(IMAGE, PREDICTIVE, scale=0)
     with pytest.raises(BayesNormError, match=r"classes must have 3 names, one per class, got 2"):
-        SegmentationMaps.of(IMAGE, PREDICTIVE, classes=("a", "b"))
+        SegmentationMaps.from_predictive(IMAGE, PREDICTIVE, classes=("a", "b"))
 
 
 @pytest.mark.parametrize("void", [7, 255])
 def test_labels_in_single_bytes(void):
     labels = np.where(Y == 7, void, Y).astype(np.uint8)
     for y in (labels, torch.from_numpy(labels)):
-        found = SegmentationMaps.of(IMAGE, PREDICTIVE, y, row=1, ignore_index=void)
+        found = SegmentationMaps.from_predictive(IMAGE, PREDICTIVE, y, row=1, ignore_index=void)
         np.testing.assert_array_equal(found.label, MAPS.label)
     own = ClassificationPredictive(PREDICTIVE.log_probs, None, ignore_index=void)
-    np.testing.assert_array_equal(SegmentationMaps.of(IMAGE, own, labels, row=1).label, MAPS.label)
+    np.testing.assert_array_equal(SegmentationMaps.from_predictive(IMAGE, own, labels, row=1).label, MAPS.label)

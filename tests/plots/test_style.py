@@ -15,7 +15,7 @@ from matplotlib.figure import Figure
 
 from bayesnorm.plots import RetentionPlot, style
 
-CURVE = RetentionPlot.of_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9])
+CURVE = RetentionPlot.from_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9])
 
 
 def luminance(colour):

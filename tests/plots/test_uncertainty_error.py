@@ -25,7 +25,7 @@ def rows(count):
 
 def test_arrays_are_sorted_by_uncertainty_with_gaussian_bands():
     error, std = rows(80)
-    plot = UncertaintyErrorPlot.of_arrays(error, std, 0.8)
+    plot = UncertaintyErrorPlot.from_arrays(error, std, 0.8)
     order = np.argsort(std)
     np.testing.assert_array_equal(plot.std, std[order])
     np.testing.assert_array_equal(plot.error, error[order])
@@ -44,7 +44,7 @@ def test_running_mean_is_that_of_all_rows():
         expected = [values[max(0, i - window // 2) : i - window // 2 + window].mean() for i in range(30)]
         np.testing.assert_allclose(running_mean(values, window), expected)
     error, std = rows(10_000)
-    plot = UncertaintyErrorPlot.of_arrays(error, std)
+    plot = UncertaintyErrorPlot.from_arrays(error, std)
     ordered = np.abs(error[np.argsort(std)])
     half = plot.window // 2
     assert plot.running[5000] == pytest.approx(ordered[5000 - half : 5000 - half + plot.window].mean())
@@ -56,7 +56,7 @@ def test_bands_of_a_predictive_are_its_own_intervals(noise):
     scale = torch.linspace(0.3, 1.5, 60, dtype=torch.float64)[torch.randperm(60)][None, :, None]
     predictive = RegressionPredictive(loc, scale, noise=noise)
     y = predictive.sample(1, seed=1)[0]
-    plot = UncertaintyErrorPlot.of(predictive, y)
+    plot = UncertaintyErrorPlot.from_predictive(predictive, y)
     order = predictive.std.flatten().argsort()
     np.testing.assert_allclose(plot.std, predictive.std.flatten()[order])
     np.testing.assert_allclose(plot.error, (y - predictive.mean).flatten()[order])
@@ -72,7 +72,7 @@ def test_a_gaussian_predictive_equals_its_arrays():
     error, std = rows(70)
     variance = torch.from_numpy(std).square()
     predictive = GaussianPredictive(torch.zeros(70, dtype=torch.float64), variance / 3, 2 * variance / 3)
-    found, expected = UncertaintyErrorPlot.of(predictive, error), UncertaintyErrorPlot.of_arrays(error, std)
+    found, expected = UncertaintyErrorPlot.from_predictive(predictive, error), UncertaintyErrorPlot.from_arrays(error, std)
     np.testing.assert_allclose(found.std, expected.std)
     np.testing.assert_allclose(found.running, expected.running)
     np.testing.assert_allclose(found.bands[0.95], expected.bands[0.95], rtol=1e-6)
@@ -82,7 +82,7 @@ def test_a_gaussian_predictive_equals_its_arrays():
 @pytest.mark.parametrize("count", [60, 10_000])
 def test_points_are_thinned_but_not_the_running_mean(count):
     error, std = rows(count)
-    plot = UncertaintyErrorPlot.of_arrays(error, std, 1.0)
+    plot = UncertaintyErrorPlot.from_arrays(error, std, 1.0)
     assert len(plot.running) == count
     ax = plot.draw()
     line = next(line for line in ax.get_lines() if line.get_label() == "running mean")
@@ -98,7 +98,7 @@ def test_points_are_thinned_but_not_the_running_mean(count):
 
 def test_everything_is_drawn_and_labelled():
     error, std = rows(60)
-    plot = UncertaintyErrorPlot.of_arrays(error, std, 0.7, target="strength", unit="MPa")
+    plot = UncertaintyErrorPlot.from_arrays(error, std, 0.7, target="strength", unit="MPa")
     ax = plot.draw()
     labels = [text.get_text() for text in ax.get_legend().get_texts()]
     assert labels[:3] == ["95 % interval", "50 % interval", "absolute error"]
@@ -117,7 +117,7 @@ def test_everything_is_drawn_and_labelled():
 def test_a_huge_error_does_not_flatten_the_rest_and_is_still_shown():
     error, std = rows(500)
     error[7] = 1e4
-    ax = UncertaintyErrorPlot.of_arrays(error, std).draw()
+    ax = UncertaintyErrorPlot.from_arrays(error, std).draw()
     top = ax.get_ylim()[1]
     assert top < 10
     (beyond,) = (part for part in ax.collections if part.get_label() == "off the scale")
@@ -126,7 +126,7 @@ def test_a_huge_error_does_not_flatten_the_rest_and_is_still_shown():
 
 @pytest.mark.parametrize("count", [1, 2, 3])
 def test_few_rows(count):
-    plot = UncertaintyErrorPlot.of_arrays(np.zeros(count), np.zeros(count))
+    plot = UncertaintyErrorPlot.from_arrays(np.zeros(count), np.zeros(count))
     assert plot.rank_correlation is None
     assert "rank correlation" not in plot.summary
     assert plot.draw().get_ylim() == (0, 1)
@@ -134,21 +134,21 @@ def test_few_rows(count):
 
 def test_bad_arguments():
     with pytest.raises(InputError, match=r"error and std must have .* got 2 and 3 numbers"):
-        UncertaintyErrorPlot.of_arrays([1, 2], [1, 2, 3])
+        UncertaintyErrorPlot.from_arrays([1, 2], [1, 2, 3])
     with pytest.raises(InputError, match=r"std must not be negative, got -1"):
-        UncertaintyErrorPlot.of_arrays([1, 2], [1, -1])
+        UncertaintyErrorPlot.from_arrays([1, 2], [1, -1])
     with pytest.raises(InputError, match=r"error has 1 NaN"):
-        UncertaintyErrorPlot.of_arrays([1, np.nan], [1, 1])
+        UncertaintyErrorPlot.from_arrays([1, np.nan], [1, 1])
     with pytest.raises(InputError, match=r"error must be .* got shape \(0,\)"):
-        UncertaintyErrorPlot.of_arrays([], [])
+        UncertaintyErrorPlot.from_arrays([], [])
     with pytest.raises(BayesNormError, match=r"constant_std must be .* got 0.0"):
-        UncertaintyErrorPlot.of_arrays([1, 2], [1, 2], 0.0)
+        UncertaintyErrorPlot.from_arrays([1, 2], [1, 2], 0.0)
     with pytest.raises(BayesNormError, match=r"window must be a whole number from 1 to 2, the number of points, got 3"):
-        UncertaintyErrorPlot.of_arrays([1, 2], [1, 2], window=3)
+        UncertaintyErrorPlot.from_arrays([1, 2], [1, 2], window=3)
     with pytest.raises(InputError, match=r"predictive must be .* got a int"):
-        UncertaintyErrorPlot.of(3, [1.0])
+        UncertaintyErrorPlot.from_predictive(3, [1.0])
 
 
 def test_a_window_is_a_whole_number():
     with pytest.raises(BayesNormError, match=r"window must be .* got 2.5"):
-        UncertaintyErrorPlot.of_arrays([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], window=2.5)
+        UncertaintyErrorPlot.from_arrays([1.0, 2.0, 3.0], [1.0, 2.0, 3.0], window=2.5)

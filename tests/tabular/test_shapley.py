@@ -39,7 +39,7 @@ def rows():
 
 def test_of_few_columns_it_is_the_definition(rows):
     baseline = np.array([0.3, -0.2, 0.5, 1.0, 2.0])
-    found, totals, start = shapley_values(knotted, rows, baseline, GROUPS, Exchanges.of(4, 10, 0))
+    found, totals, start = shapley_values(knotted, rows, baseline, GROUPS, Exchanges.sample(4, 10, 0))
     np.testing.assert_allclose(found, [by_all_orders(knotted, row, baseline, 4) for row in rows], atol=1e-12)
     np.testing.assert_array_equal(totals, knotted(rows))
     assert start == knotted(baseline[None])[0]
@@ -66,7 +66,7 @@ def test_an_order_and_its_reverse_are_exact_for_products_of_two_columns():
 
     symmetric = (matrix + matrix.T) / 2
     exact = row * (row @ symmetric) + row  # a product is shared by halves
-    found, _, _ = shapley_values(value, row, np.zeros(12), np.arange(12), Exchanges.of(12, 1, 0))
+    found, _, _ = shapley_values(value, row, np.zeros(12), np.arange(12), Exchanges.sample(12, 1, 0))
     np.testing.assert_allclose(found, exact, rtol=1e-10)
 
 
@@ -81,7 +81,7 @@ def test_drawn_orders_come_close_to_all_orders(rows):
 
 def test_columns_that_do_the_same_get_the_same():
     row, baseline = np.array([[2.0, 2.0, -1.0]]), np.zeros(3)
-    found = shapley_values(lambda x: np.exp(x.sum(1)), row, baseline, np.arange(3), Exchanges.of(3, 10, 0))[0][0]
+    found = shapley_values(lambda x: np.exp(x.sum(1)), row, baseline, np.arange(3), Exchanges.sample(3, 10, 0))[0][0]
     assert found[0] == pytest.approx(found[1], rel=1e-12)
     assert found[2] < 0 < found[0]
 
@@ -95,7 +95,7 @@ def test_what_it_costs(columns, pairs):
         return x.sum(1)
 
     rows = np.random.default_rng(0).normal(size=(7, columns))
-    shapley_values(value, rows, np.zeros(columns), np.arange(columns), Exchanges.of(columns, pairs, 0))
+    shapley_values(value, rows, np.zeros(columns), np.arange(columns), Exchanges.sample(columns, pairs, 0))
     most = min(2**columns - 1, 2 * pairs * (columns - 1) + 1)
     assert sum(asked) - 1 <= 7 * most
     assert sum(asked) - 1 > 7 * most * 0.7  # but for sets that two orders share
@@ -103,7 +103,7 @@ def test_what_it_costs(columns, pairs):
 
 
 def test_parts_of_any_size_give_the_same(rows, monkeypatch):
-    arguments = knotted, rows, np.ones(5), GROUPS, Exchanges.of(4, 10, 0)
+    arguments = knotted, rows, np.ones(5), GROUPS, Exchanges.sample(4, 10, 0)
     whole = shapley_values(*arguments)[0]
     monkeypatch.setattr(shapley, "BLOCK", 4)
     monkeypatch.setattr(shapley, "MOST_VALUES", 20)
@@ -112,8 +112,9 @@ def test_parts_of_any_size_give_the_same(rows, monkeypatch):
 
 def test_one_column_or_none():
     rows = np.array([[2.0], [5.0]])
-    found = shapley_values(lambda x: x[:, 0], rows, np.ones(1), np.zeros(1, int), Exchanges.of(1, 3, 0))[0]
+    found = shapley_values(lambda x: x[:, 0], rows, np.ones(1), np.zeros(1, int), Exchanges.sample(1, 3, 0))[0]
     assert found.tolist() == [[1.0], [4.0]]
-    found, totals, start = shapley_values(lambda x: x[:, 0], rows, np.ones(1), np.zeros(0, int), Exchanges.of(0, 3, 0))
+    none = Exchanges.sample(0, 3, 0)
+    found, totals, start = shapley_values(lambda x: x[:, 0], rows, np.ones(1), np.zeros(0, int), none)
     assert found.shape == (2, 0)
     assert (totals.tolist(), start) == ([1.0, 1.0], 1.0)

@@ -17,7 +17,7 @@ SETTING = Setting(encoding="plain", hidden=(6,), dropout_rate=0.0, weight_decay=
 
 
 def trainer_for(X: np.ndarray, y: np.ndarray, heteroscedastic: bool = False) -> Trainer:
-    targets = NumberTargets.of(y[:, None], None, heteroscedastic)
+    targets = NumberTargets.from_array(y[:, None], None, heteroscedastic)
     x = torch.from_numpy(X).float()
     return Trainer(x, targets, "mcbn", learning_rate=1e-2, seed=0, device=torch.device("cpu"), verbose=False)
 

@@ -26,7 +26,7 @@ def curve(*rows: int, spread: float = 0.0) -> dict[int, torch.Tensor]:
 
 @pytest.mark.parametrize("rows", [(50, 100), (100, 400), (900, 1000)])
 def test_an_excess_that_falls_with_rows_is_found(rows):
-    parts = UncertaintyParts.of(curve(*rows), 0.0, members=5, asked=1)
+    parts = UncertaintyParts.estimate(curve(*rows), 0.0, members=5, asked=1)
     assert parts.rows == rows
     assert parts.excess == pytest.approx(RISE * rows[-1] ** -EXPONENT)
     assert parts.noise == pytest.approx(NOISE)
@@ -38,7 +38,7 @@ def test_an_excess_that_falls_with_rows_is_found(rows):
 def test_without_fewer_rows_or_where_they_do_no_worse_disagreement_is_all_there_is():
     flat = {50: torch.full((10,), 0.5), 100: torch.full((10,), 0.6)}
     for each in (flat, {100: torch.full((10,), 0.6)}):
-        parts = UncertaintyParts.of(each, 0.1, members=4, asked=1)
+        parts = UncertaintyParts.estimate(each, 0.1, members=4, asked=1)
         assert parts.excess == parts.disagreement == 0.1
         assert parts.noise == pytest.approx(0.5)
         assert parts.left_to_samples == 0
@@ -61,7 +61,7 @@ def test_the_mean_of_more_members_errs_by_less():
     common = 0.9 * torch.randn(rows, generator=generator, dtype=torch.float64)
     own = 0.6 * torch.randn(members, rows, generator=generator, dtype=torch.float64)
     errors = common + own
-    parts = UncertaintyParts.of({100: errors[0].square()}, float(errors.var(0).mean()), members, asked)
+    parts = UncertaintyParts.estimate({100: errors[0].square()}, float(errors.var(0).mean()), members, asked)
     all_of_them, some = (float(errors[:count].mean(0).square().mean()) for count in (members, asked))
     assert parts.shrinkage == pytest.approx(math.sqrt(all_of_them / some), rel=0.01)
     assert UncertaintyParts((1,), (1.0,), 0.2, 0.5, members=10, asked=2).shrinkage == 1.0
@@ -81,19 +81,19 @@ def test_the_batch_size_gives_samples_the_variance_that_is_left_to_them():
 def test_a_few_far_rows_do_not_decide():
     errors = {n: values.clone() for n, values in curve(50, 100).items()}
     errors[50][0] = 1e12
-    parts = UncertaintyParts.of(errors, 0.0, members=5, asked=1)
+    parts = UncertaintyParts.estimate(errors, 0.0, members=5, asked=1)
     assert parts.errors[0] <= NOISE + RISE * 50**-EXPONENT + FAR * float(errors[100].median()) / 1000
     assert parts.excess <= parts.errors[-1]
-    assert UncertaintyParts.of(errors, 1e12, members=5, asked=1).disagreement == parts.errors[-1]
+    assert UncertaintyParts.estimate(errors, 1e12, members=5, asked=1).disagreement == parts.errors[-1]
 
 
 def test_errors_of_nothing():
-    parts = UncertaintyParts.of({50: torch.zeros(9), 100: torch.zeros(9)}, 0.0, members=2, asked=1)
+    parts = UncertaintyParts.estimate({50: torch.zeros(9), 100: torch.zeros(9)}, 0.0, members=2, asked=1)
     assert (parts.excess, parts.share, parts.noise, parts.shrinkage) == (0, 0, 0, 1)
 
 
 def test_as_json_and_back():
-    parts = UncertaintyParts.of(curve(50, 100, spread=0.1), 0.01, members=10, asked=2)
+    parts = UncertaintyParts.estimate(curve(50, 100, spread=0.1), 0.01, members=10, asked=2)
     assert UncertaintyParts.from_config(json.loads(json.dumps(parts.config()))) == parts
 
 
@@ -112,6 +112,6 @@ def test_as_json_and_back():
     ],
 )
 def test_what_cannot_be_is_refused(change):
-    config = UncertaintyParts.of(curve(50, 100), 0.01, members=10, asked=2).config()
+    config = UncertaintyParts.estimate(curve(50, 100), 0.01, members=10, asked=2).config()
     with pytest.raises(FileFormatError, match=r"selection\.uncertainty"):
         UncertaintyParts.from_config({**config, **change})

@@ -69,7 +69,7 @@ class Delta(Engine):
         factor, independent = chosen.fluctuations.root()
         factor = factor * chosen.spread
         independent = None if independent is None else independent * chosen.spread
-        with posterior.executable.unchanged():
+        with posterior.executable.forbid_weight_changes():
             parts = self._parts(chosen, x, factor, independent)
         if len(parts) == 1:
             return parts[0]

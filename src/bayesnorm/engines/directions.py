@@ -47,7 +47,7 @@ class OutputDirections:
         self.components, self.sensitivities = components, sensitivities
         self._mixed: dict[int, Tensor] = {}
 
-    def of(self, posterior: CoordinatePosterior, rank: int) -> Tensor:
+    def deviations(self, posterior: CoordinatePosterior, rank: int) -> Tensor:
         """Return `rank` deviations that approximate the covariance of all fluctuations, (rank, 2C).
 
         If the network has no derivatives with respect to its statistics, they are principal components of the
@@ -73,7 +73,7 @@ class OutputDirections:
                 "files contain no training data. Call posterior.with_directions(x) with a few dozen training inputs x."
             )
         # Independent of the modes that the caller has set.
-        with torch.autocast(self.rows.device.type, enabled=False), posterior.executable.unchanged():
+        with torch.autocast(self.rows.device.type, enabled=False), posterior.executable.forbid_weight_changes():
             found = output_components(posterior, self.rows)
         if found is not None:
             self.components, self.sensitivities = (rounded_for_files(part) for part in found)

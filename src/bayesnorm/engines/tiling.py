@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..arguments import as_whole, require_whole
 from ..errors import BayesNormError, InputError
-from ..predictive import MultiTaskPredictive, Predictive, with_each_part
+from ..predictive import MultiTaskPredictive, Predictive, map_tensors
 
 # Largest total stride for which tile positions are kept at multiples of the stride.
 LARGEST_STRIDE = 32
@@ -53,8 +53,8 @@ def predict_tiles(predict: Callable[[Tensor], Predictive], x: Tensor, tile: Any,
         for left, width, first, last in _pieces(x.shape[-1], sizes[1], shared):
             found = predict(x[..., top : top + height, left : left + width])
             row.append(_cropped(found, (height, width), (upper, lower), (first, last)))
-        bands.append(with_each_part(lambda *parts: torch.cat(parts, -1), *row))
-    return with_each_part(lambda *parts: torch.cat(parts, -2), *bands)
+        bands.append(map_tensors(lambda *parts: torch.cat(parts, -1), *row))
+    return map_tensors(lambda *parts: torch.cat(parts, -2), *bands)
 
 
 def _pieces(length: int, size: int, shared: int) -> list[tuple[int, int, int, int]]:
@@ -84,4 +84,4 @@ def _cropped(found: Predictive, size: tuple[int, int], rows: tuple[int, int], co
             f"tile needs a network that predicts every pixel of its input, but for {size[0]} x {size[1]} pixels this "
             f"network returns shape {shape}. Leave tile out."
         )
-    return with_each_part(lambda part: part[..., slice(*rows), slice(*columns)].clone(), found)
+    return map_tensors(lambda part: part[..., slice(*rows), slice(*columns)].clone(), found)

@@ -51,7 +51,7 @@ class MapSettings:
     output: str | None = None
 
     @classmethod
-    def of(cls, content: Any, where: str = "settings") -> MapSettings:
+    def from_json(cls, content: Any, where: str = "settings") -> MapSettings:
         """Return settings from JSON values; missing entries get their defaults."""
         plain = json.loads(json.dumps(content)) if isinstance(content, dict) else content
         _SETTINGS(plain, where)
@@ -95,4 +95,4 @@ def read_settings(path: Path) -> MapSettings:
         content = json.loads(path.read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise FileFormatError(f"settings: {path} cannot be read as a JSON file ({error}).") from error
-    return MapSettings.of(content, str(path))
+    return MapSettings.from_json(content, str(path))

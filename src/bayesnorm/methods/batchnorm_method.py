@@ -25,7 +25,7 @@ from ..network import (
     require_layers,
 )
 from ..posterior import BatchNormPosterior, Center, Fluctuations, TrainingBatches, coordinates
-from .looking import fitting_likelihood
+from .checks import fitting_likelihood
 
 Collected = BatchStatistics | UnitMoments
 """The data of a method: statistics of batches, or moments of single examples."""
@@ -148,4 +148,4 @@ def _training_batches(collected: Collected) -> TrainingBatches | None:
     assert statistics is not None
     found = {size: coordinates(small[0], small[1], statistics.layers) for size, small in statistics.small.items()}
     found[statistics.batch_size] = coordinates(statistics.mean, statistics.var, statistics.layers)
-    return TrainingBatches.of(statistics.layers, statistics.rows, found, statistics.halved)
+    return TrainingBatches.from_statistics(statistics.layers, statistics.rows, found, statistics.halved)

@@ -40,7 +40,7 @@ from ..network import (
 from ..posterior import EnsemblePosterior, Posterior, derived_seeds, deterministic
 from ..training import train
 from .batchnorm_method import BatchNormMethod
-from .looking import fitting_likelihood, require_targets
+from .checks import fitting_likelihood, require_targets
 
 Factory = Callable[[int], nn.Module]
 """A function that returns a network with fresh weights for a seed."""

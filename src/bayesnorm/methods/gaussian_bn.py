@@ -63,7 +63,7 @@ class GaussianBN(BatchNormMethod):
 
     def distribution(self, deviations: Tensor) -> LowRankGaussian:
         assert self.rank is not None
-        return LowRankGaussian.of(deviations, self.rank)
+        return LowRankGaussian.fit(deviations, self.rank)
 
     @property
     def from_batches(self) -> bool:

@@ -34,7 +34,7 @@ from ..errors import BayesNormError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import DropoutExecutable, Progress, RateChoice, TrainData, dropout_rates, example_rows, renamed_argument
 from ..posterior import DropoutPosterior
-from .looking import fitting_likelihood
+from .checks import fitting_likelihood
 
 
 @dataclass(frozen=True)

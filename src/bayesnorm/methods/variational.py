@@ -46,7 +46,7 @@ from ..network import (
 )
 from ..posterior import VariationalPosterior, WeightDistribution, WeightPrior
 from ..training import train
-from .looking import fitting_likelihood, require_targets
+from .checks import fitting_likelihood, require_targets
 
 # Minimum initial standard deviation, for trained weights that are zero.
 LEAST_STD = 1e-4
@@ -107,7 +107,7 @@ class VariationalMethod(ABC):
         _require_choice("estimator", self.estimator, ("local", "flipout", "weights"))
         _require_choice("start", self.start, ("fresh", "trained"))
         require_function("transform", self.transform)
-        WeightPrior.of(self.prior)
+        WeightPrior.parse(self.prior)
         if self.kl_warmup >= self.epochs:
             raise BayesNormError(
                 f"kl_warmup is {self.kl_warmup}, but with epochs={self.epochs} it must be at most {self.epochs - 1}. "
@@ -168,7 +168,7 @@ class VariationalMethod(ABC):
         network = own_copy(executable.model)
         with isolated_torch_randomness(seed, executable.device):
             weights = self._weights(network)
-        prior = WeightPrior.of(self.prior)
+        prior = WeightPrior.parse(self.prior)
 
         def loss(result: Any, y: Tensor) -> Tensor:
             return given.loss(select_output(result, output, len(y)), y)

@@ -59,7 +59,7 @@ from .editing.variational import (
     WeightTensor as WeightTensor,
     weight_tensors as weight_tensors,
 )
-from .gpu_graphs import record as record
+from .gpu_graphs import capture_graph as capture_graph
 from .inputs import (
     as_input as as_input,
     as_tensor as as_tensor,
@@ -79,10 +79,10 @@ from .randomness import (
     isolated_torch_randomness as isolated_torch_randomness,
     seeded_generators as seeded_generators,
 )
+from .restoring import restore_state as restore_state
 from .running.affine import State as State
 from .running.compiled import CompiledExecutable as CompiledExecutable
 from .running.derivable import derivative_errors_explained as derivative_errors_explained
 from .running.dropout import DropoutExecutable as DropoutExecutable
 from .running.executable import Executable as Executable
 from .running.seeded_dropout import SEEDS as SEEDS, seed_dropout as seed_dropout
-from .undisturbed import undisturbed as undisturbed

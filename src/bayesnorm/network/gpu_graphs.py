@@ -53,7 +53,7 @@ class Recordable(TorchDispatchMode):
         return found
 
 
-def record(run: Callable[[], Found]) -> tuple[torch.cuda.CUDAGraph, Found]:
+def capture_graph(run: Callable[[], Found]) -> tuple[torch.cuda.CUDAGraph, Found]:
     """Return a graph that does what a function does, and the function's result, which every replay overwrites.
 
     The function runs twice without computing anything. It must have run before, so that libraries have chosen their

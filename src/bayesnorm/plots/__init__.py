@@ -1,6 +1,6 @@
 """Plots: every plot is a dataclass that first computes its numbers, and then draws itself.
 
-`plot = UncertaintyErrorPlot.of(predictive, y)` computes; `plot.draw()` draws into a new figure, `plot.draw(ax)` into
+`plot = UncertaintyErrorPlot.from_predictive(predictive, y)` computes; `plot.draw()` draws into a new figure, `plot.draw(ax)` into
 existing axes. `with style.theme("dark"):` changes the colours, `save_figure` writes a PNG file, and `figure_svg`
 returns an SVG for a web page.
 """

@@ -45,14 +45,14 @@ class CalibrationPlot:
     title: str = TITLE
 
     @classmethod
-    def of(
+    def from_predictive(
         cls, predictive: RegressionPredictive, y: Any, *, levels: Sequence[float] = LEVELS, title: str = TITLE
     ) -> Self:
         """Return the plot of predictions and their targets."""
-        return cls.of_pit(pit(predictive, y).detach().flatten(), levels=levels, title=title)
+        return cls.from_pit(pit(predictive, y).detach().flatten(), levels=levels, title=title)
 
     @classmethod
-    def of_pit(cls, transform: Any, *, levels: Sequence[float] = LEVELS, title: str = TITLE) -> Self:
+    def from_pit(cls, transform: Any, *, levels: Sequence[float] = LEVELS, title: str = TITLE) -> Self:
         """Return the plot for probability integral transforms F(y), one per target."""
         values = _transform(transform)
         level = number_vector("levels", levels).numpy()
@@ -125,12 +125,14 @@ class PITHistogram:
     title: str = PIT_TITLE
 
     @classmethod
-    def of(cls, predictive: RegressionPredictive, y: Any, *, bins: int = 10, title: str = PIT_TITLE) -> Self:
+    def from_predictive(
+        cls, predictive: RegressionPredictive, y: Any, *, bins: int = 10, title: str = PIT_TITLE
+    ) -> Self:
         """Return the plot of predictions and their targets."""
-        return cls.of_pit(pit(predictive, y).detach().flatten(), bins=bins, title=title)
+        return cls.from_pit(pit(predictive, y).detach().flatten(), bins=bins, title=title)
 
     @classmethod
-    def of_pit(cls, transform: Any, *, bins: int = 10, title: str = PIT_TITLE) -> Self:
+    def from_pit(cls, transform: Any, *, bins: int = 10, title: str = PIT_TITLE) -> Self:
         """Return the plot for probability integral transforms F(y), one per target."""
         bins = require_whole("bins", bins, 2)
         values = _transform(transform)

@@ -48,7 +48,7 @@ class CoveragePlot:
     title: str = TITLE
 
     @classmethod
-    def of(
+    def from_predictive(
         cls,
         predictive: RegressionPredictive,
         y: Any,
@@ -72,12 +72,12 @@ class CoveragePlot:
         require_level(level)
         regression_targets(predictive, y)
         inside = (pit(predictive, y).flatten() - 0.5).abs() <= level / 2
-        return cls.of_arrays(
+        return cls.from_arrays(
             finite_std(predictive).flatten(), inside, level=level, groups=groups, unit=unit, title=title
         )
 
     @classmethod
-    def of_arrays(
+    def from_arrays(
         cls,
         std: Any,
         inside: Any,

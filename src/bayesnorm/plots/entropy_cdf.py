@@ -37,7 +37,7 @@ class EntropyPlot:
     title: str = TITLE
 
     @classmethod
-    def of(cls, predictives: Mapping[str, ClassificationPredictive], title: str = TITLE) -> Self:
+    def from_predictives(cls, predictives: Mapping[str, ClassificationPredictive], title: str = TITLE) -> Self:
         """Return the plot of predictions by name of their data set; the first is the in-distribution one."""
         if not predictives:
             raise BayesNormError("predictives is empty. Pass at least one set of predictions.")

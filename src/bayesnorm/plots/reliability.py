@@ -44,7 +44,7 @@ class ReliabilityDiagram:
     title: str = TITLE
 
     @classmethod
-    def of(
+    def from_predictive(
         cls,
         predictive: ClassificationPredictive,
         y: Any,

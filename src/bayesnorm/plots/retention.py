@@ -51,7 +51,7 @@ class RetentionPlot:
     title: str = TITLE
 
     @classmethod
-    def of(
+    def from_predictive(
         cls,
         predictive: RegressionPredictive | ClassificationPredictive,
         y: Any,
@@ -76,13 +76,13 @@ class RetentionPlot:
             target, scored = classification_targets(predictive, y, ignore_index)
             wrong = (predictive.label != target)[scored].double()
             uncertainty = {"predictive entropy": predictive.entropy[scored]}
-            return cls.of_arrays(uncertainty, wrong, score="error rate", unit="%", title=title)
+            return cls.from_arrays(uncertainty, wrong, score="error rate", unit="%", title=title)
         error = (regression_targets(predictive, y) - predictive.mean).abs().flatten()
         uncertainty = {"total standard deviation": finite_std(predictive).flatten()}
-        return cls.of_arrays(uncertainty, error, score="mean absolute error", unit=unit, title=title)
+        return cls.from_arrays(uncertainty, error, score="mean absolute error", unit=unit, title=title)
 
     @classmethod
-    def of_arrays(
+    def from_arrays(
         cls,
         uncertainty: Any,
         error: Any,

@@ -74,7 +74,7 @@ class SegmentationMaps:
     scale: float | None = None
 
     @classmethod
-    def of(
+    def from_predictive(
         cls,
         image: Any,
         predictive: ClassificationPredictive,

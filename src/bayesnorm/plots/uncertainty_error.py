@@ -64,7 +64,7 @@ class UncertaintyErrorPlot:
     title: str = TITLE
 
     @classmethod
-    def of(
+    def from_predictive(
         cls,
         predictive: RegressionPredictive,
         y: Any,
@@ -90,7 +90,7 @@ class UncertaintyErrorPlot:
         targets = regression_targets(predictive, y).flatten()
         middle, std = predictive.mean.flatten(), finite_std(predictive).flatten()
         error = targets - middle
-        plot = cls.of_arrays(error, std, constant_std, target=target, unit=unit, window=window, title=title)
+        plot = cls.from_arrays(error, std, constant_std, target=target, unit=unit, window=window, title=title)
         shown = torch.argsort(std, stable=True)[torch.from_numpy(plot.at).to(std.device)]
         loc, scale = predictive.loc.flatten(1)[:, shown], predictive.scale.flatten(1)[:, shown]
         floored = scale.clamp_min(torch.finfo(scale.dtype).tiny)
@@ -105,7 +105,7 @@ class UncertaintyErrorPlot:
         )
 
     @classmethod
-    def of_arrays(
+    def from_arrays(
         cls,
         error: Any,
         std: Any,

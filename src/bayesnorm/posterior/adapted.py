@@ -145,12 +145,12 @@ class AdaptedPosterior(BatchNormPosterior):
     ) -> Self:
         original = BatchNormPosterior.restored(executable, likelihood, under("original.", tensors), config["original"])
         own = {name: tensor.cpu() for name, tensor in under("adaptation.", tensors).items()}
-        found = cls.of(original, Adaptation(config["adapted_to"], **own))
+        found = cls.from_original(original, Adaptation(config["adapted_to"], **own))
         found._require_finite_samples()
         return found
 
     @classmethod
-    def of(cls, original: BatchNormPosterior, adaptation: Adaptation) -> Self:
+    def from_original(cls, original: BatchNormPosterior, adaptation: Adaptation) -> Self:
         """Return the original posterior after an adaptation."""
         batches = original.training_batches
         assert batches is not None
@@ -178,7 +178,7 @@ class AdaptedPosterior(BatchNormPosterior):
         )
 
     def _with_original(self, original: BatchNormPosterior) -> Self:
-        return type(self).of(original, self.adaptation)
+        return type(self).from_original(original, self.adaptation)
 
 
 def coordinates_of(layers: tuple[BatchNormLayer, ...], names: set[str]) -> Tensor:

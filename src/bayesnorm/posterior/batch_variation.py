@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .parts import Parts, tempered, with_their_mean
+from .parts import Parts, log_clipped, with_their_mean
 
 # Minimum number of batches to estimate their variation.
 LEAST_BATCHES = 8
@@ -24,7 +24,7 @@ PRIOR_PAIRS = 2
 # Maximum number of batches whose inner products are computed: memory grows with the square, time with the cube.
 MOST_PAIRED = 512
 # Batches of at most this size behave unlike larger ones.
-ALONE = 2
+DEGENERATE_SIZE = 2
 # Prior weight of the skewness of a gamma distribution, in batches.
 PRIOR_BATCHES = 64
 
@@ -105,7 +105,7 @@ class _PartSeen:
             else:
                 others = scaled * width.clamp_min(NO_WIDTH)
             left_out = own * (count / (count - 1)) / (others * (1 + 1 / (count - 1)))
-            self.distances[size] = tempered(left_out).mean(-1)
+            self.distances[size] = log_clipped(left_out).mean(-1)
             widths.append(width)
         self.widths = torch.stack(widths)
         standardised = deviations / self.variance.sqrt()
@@ -162,9 +162,9 @@ def _smoothed(logs: Tensor, sizes: Sequence[int], counts: Sequence[int]) -> Tens
     """
     smooth = logs.clone()
     for i in range(1, len(sizes) - 1):
-        if sizes[i] <= ALONE:
+        if sizes[i] <= DEGENERATE_SIZE:
             continue
-        low = i - 1 if sizes[i - 1] > ALONE else i + 1
+        low = i - 1 if sizes[i - 1] > DEGENERATE_SIZE else i + 1
         share = math.log(sizes[i] / sizes[low]) / math.log(sizes[i + 1] / sizes[low]) if low < i else 1.0
         between = torch.lerp(logs[low], logs[i + 1], share)
         own = counts[i] / (counts[i] + min(counts[low], counts[i + 1]))

@@ -116,7 +116,7 @@ class BatchNormPosterior(Posterior):
 
     def directions(self, rank: int) -> Tensor:
         """Return `rank` deviations that approximate the covariance of all fluctuations, (rank, 2C)."""
-        return self.output_directions.of(self, rank)
+        return self.output_directions.deviations(self, rank)
 
     def with_directions(self, rows: Any) -> Self:
         """Return the posterior with new directions for `SigmaPoints`, computed from a few dozen training inputs."""

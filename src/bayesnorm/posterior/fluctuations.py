@@ -124,7 +124,7 @@ class LowRankGaussian(Fluctuations):
     independent_std: Tensor
 
     @classmethod
-    def of(cls, deviations: Tensor, rank: int) -> Self:
+    def fit(cls, deviations: Tensor, rank: int) -> Self:
         """Return the leading `rank` principal directions of deviations (S, P), and the remaining variances."""
         scaled = (deviations / len(deviations) ** 0.5).double().movedim(0, -2)
         states, width = scaled.shape[-2:]

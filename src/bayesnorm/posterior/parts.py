@@ -36,10 +36,10 @@ class Parts:
 
     def distances(self, standardised: Tensor, known: Tensor) -> Tensor:
         """Return the distance of every part, followed by their mean, (..., 2L + 1), of squared deviations (..., 2C)."""
-        return with_their_mean(self.means(tempered(standardised)), known)
+        return with_their_mean(self.means(log_clipped(standardised)), known)
 
 
-def tempered(squares: Tensor) -> Tensor:
+def log_clipped(squares: Tensor) -> Tensor:
     """Return squared deviations with large ones damped, as distances use them."""
     return squares.clamp_max(PLAIN_UP_TO) + PLAIN_UP_TO * (squares / PLAIN_UP_TO).clamp_min(1).log()
 

@@ -84,7 +84,7 @@ class TrainingBatches:
     shares: Tensor
 
     @classmethod
-    def of(
+    def from_statistics(
         cls, layers: tuple[BatchNormLayer, ...], rows: int, found: Mapping[int, Tensor], halved: Sequence[int] = ()
     ) -> Self | None:
         """Estimate the variation from coordinates of batches. Return None if there are too few of the largest size.

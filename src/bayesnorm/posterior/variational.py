@@ -16,7 +16,7 @@ from ..engines import MonteCarlo
 from ..errors import InputError
 from ..files import under
 from ..likelihoods import Likelihood
-from ..network import Executable, State, as_tensor, isolated_torch_randomness, tensors_of, undisturbed
+from ..network import Executable, State, as_tensor, isolated_torch_randomness, restore_state, tensors_of
 from ..schema import Array, anything, arrays_like, mapping, number, record, refuse, text, whole
 from .base import Posterior, require_samples
 from .weight_distributions import WeightDistribution, WeightPrior, weight_arrays, weights_from
@@ -134,5 +134,5 @@ def _drawing(seed: int, device: torch.device) -> Iterator[None]:
 
     Samples and divergences keep full precision, even if the network runs under autocast.
     """
-    with undisturbed((), device), isolated_torch_randomness(seed, device), torch.autocast(device.type, enabled=False):
+    with restore_state((), device), isolated_torch_randomness(seed, device), torch.autocast(device.type, enabled=False):
         yield

@@ -42,7 +42,7 @@ class WeightPrior:
     other_std: float = 1.0
 
     @classmethod
-    def of(cls, prior: Any) -> WeightPrior:
+    def parse(cls, prior: Any) -> WeightPrior:
         """Return the prior for the argument `prior`: a standard deviation, or (pi, std1, std2)."""
         given = (1.0, prior, 1.0) if not isinstance(prior, tuple | list) else prior
         numbers = [number for number in map(as_number, given) if number is not None and 0 < number < math.inf]

@@ -9,6 +9,6 @@ from .summaries import (
     ClassificationSummary as ClassificationSummary,
     RegressionSummary as RegressionSummary,
     RunningSummary as RunningSummary,
+    map_tensors as map_tensors,
     summarised as summarised,
-    with_each_part as with_each_part,
 )

@@ -208,11 +208,11 @@ def _mergeable(predictive: Predictive) -> _Mergeable:
     )
 
 
-def with_each_part(function: Callable[..., Tensor], *predictives: Any) -> Predictive:
+def map_tensors(function: Callable[..., Tensor], *predictives: Any) -> Predictive:
     """Return the summary whose parts are a function of the parts of other summaries of the same kind."""
     first = predictives[0]
     if isinstance(first, MultiTaskPredictive):
-        return first.with_tasks({name: with_each_part(function, *(own[name] for own in predictives)) for name in first})
+        return first.with_tasks({name: map_tensors(function, *(own[name] for own in predictives)) for name in first})
     assert isinstance(first, Summary)
     return first.with_parts(*map(function, *(own.parts for own in predictives)))
 

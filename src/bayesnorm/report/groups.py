@@ -58,14 +58,16 @@ class OffGroup:
 def coverage_groups(test: RegressionTest) -> CoveragePlot:
     """Group rows by their error bars, with the range of coverage that chance explains in all groups together."""
     groups = max(2, min(MOST_GROUPS, len(test) // FEWEST_ROWS))
-    plot = CoveragePlot.of_arrays(test.std, test.inside, level=test.level, groups=groups, title=COVERAGE)
+    plot = CoveragePlot.from_arrays(test.std, test.inside, level=test.level, groups=groups, title=COVERAGE)
     lower, upper = _band(plot.count, np.full(len(plot.count), test.level))
     return replace(plot, lower=lower, upper=upper)
 
 
 def confidence_groups(test: ClassificationTest) -> ReliabilityDiagram:
     """Group rows by their confidence, with the range of accuracy that chance explains in all groups together."""
-    plot = ReliabilityDiagram.of(test.predictive(), test.y, bins=10 if len(test) >= MANY else 5, title=RELIABILITY)
+    plot = ReliabilityDiagram.from_predictive(
+        test.predictive(), test.y, bins=10 if len(test) >= MANY else 5, title=RELIABILITY
+    )
     lower, upper = _band(plot.count, np.minimum(plot.confidence, 1.0))
     return replace(plot, lower=lower, upper=upper)
 

@@ -74,12 +74,14 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
     level = percent(test.level)
     shown = f" The picture shows {MOST_POINTS} of {len(test):,} rows." if len(test) > MOST_POINTS else ""
     error = test.y - test.mean
-    calibration = CalibrationPlot.of_pit(test.pit, title="Intervals should contain as many targets as they promise")
+    calibration = CalibrationPlot.from_pit(test.pit, title="Intervals should contain as many targets as they promise")
     coverage = coverage_groups(test)
-    uncertainty = UncertaintyErrorPlot.of_arrays(
+    uncertainty = UncertaintyErrorPlot.from_arrays(
         error, test.std, test.constant_std, title="Large error bars should come with large errors"
     )
-    retention = RetentionPlot.of_arrays({BY_STD: test.std}, np.abs(error), score="mean absolute error", title=RETENTION)
+    retention = RetentionPlot.from_arrays(
+        {BY_STD: test.std}, np.abs(error), score="mean absolute error", title=RETENTION
+    )
     return (
         page_picture(
             "prediction",
@@ -125,13 +127,13 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
 def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
     wrong = ~test.right
     reliability = confidence_groups(test)
-    retention = RetentionPlot.of_arrays(
+    retention = RetentionPlot.from_arrays(
         {BY_ENTROPY: test.entropy}, wrong.astype(float), score="error rate", unit="%", title=RETENTION
     )
     parts = {
         name: one_sample(test.probs[which]) for name, which in (("right", test.right), ("wrong", wrong)) if which.any()
     }
-    entropy = EntropyPlot.of(parts, title="Mistakes should have more uncertainty")
+    entropy = EntropyPlot.from_predictives(parts, title="Mistakes should have more uncertainty")
     return (
         page_picture(
             "uncertainty",

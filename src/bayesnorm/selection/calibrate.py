@@ -33,8 +33,8 @@ from ..likelihoods.real_targets import FixedScale
 from ..likelihoods.scales import require_moderate
 from ..network import Executable
 from ..posterior import DeterministicPosterior, Posterior, effective_batch_size, resized
-from .listening import better_beyond_chance, listening
 from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs, require_scorable
+from .variance_scaled_temperature import fit_variance_scaled_temperature, significantly_better
 
 P = TypeVar("P", bound=Posterior)
 
@@ -139,7 +139,7 @@ def calibrate(
     elif size is not None and sizes:
         looked = _over_batch_sizes(lambda log_size: search.tried_at(cases, 2**log_size), search.shape)
         if search.guarded and evidence:
-            return search.listening(cases, _guarded([*found, *looked], evidence), evidence)
+            return search.with_slope(cases, _guarded([*found, *looked], evidence), evidence)
         found += looked
     if not found:
         return posterior
@@ -241,14 +241,16 @@ class _Search:
             found = found.with_likelihood(found.likelihood.with_noise(noise))
         return found if size is None else resized(found, float(size) if self.groups is None else size)
 
-    def listening(self, cases: Sequence[Case], candidate: _Candidate, evidence: float) -> Any:
+    def with_slope(self, cases: Sequence[Case], candidate: _Candidate, evidence: float) -> Any:
         """Return the posterior with a candidate's values, and an input-dependent temperature if that is better."""
         found = self.chosen([candidate])
         if type(found.likelihood) is not Categorical:
             return found
         size: Any = effective_batch_size(found)
         sized = [(resized(case, size), *rest) for case, *rest in cases]
-        return found.with_likelihood(listening(self._scored(sized), found.likelihood, SLOPE_SHARE * evidence))
+        return found.with_likelihood(
+            fit_variance_scaled_temperature(self._scored(sized), found.likelihood, SLOPE_SHARE * evidence)
+        )
 
     def at_own_size(self, cases: Sequence[Case], evidence: float) -> Any:
         """Return the posterior with the best temperature, and warn if the network alone scores better with its own."""
@@ -256,7 +258,7 @@ class _Search:
         fitted = scored.with_noise(scored.best_noise(None, self.refinements)[0])
         likelihood: Any = min(self.posterior.likelihood, fitted, key=lambda each: float(scored.score(each)))
         if type(likelihood) is Categorical and evidence:
-            likelihood = listening(scored, likelihood, SLOPE_SHARE * evidence)
+            likelihood = fit_variance_scaled_temperature(scored, likelihood, SLOPE_SHARE * evidence)
         alone = [(DeterministicPosterior(case.executable, self.posterior.likelihood), *rest) for case, *rest in cases]
         network = ScoredOutputs(alone, self.posterior.likelihood, self.score, 1, self.seed)
         tempered = network.with_noise(network.best_noise(None, self.refinements)[0])
@@ -353,7 +355,7 @@ def _guarded(candidates: Sequence[_Candidate], evidence: float) -> _Candidate:
     )
     if best.rows is None or calmest.rows is None:  # candidates without finite outputs have no scores per example
         return best
-    return best if better_beyond_chance(calmest.rows, best.rows, evidence) else calmest
+    return best if significantly_better(calmest.rows, best.rows, evidence) else calmest
 
 
 def require_noise(noise: Any) -> bool | Between:

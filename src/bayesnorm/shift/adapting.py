@@ -87,7 +87,7 @@ def _adapted(posterior: Posterior, x: Any, strength: float | None) -> Posterior:
         original, found = posterior.original, _with_earlier(posterior.adaptation, found)
     shares = believed(found) if strength is None else np.where(found.known.numpy(), strength, 0.0)
     believed_shares = torch.as_tensor(shares).to(found.shift)
-    return AdaptedPosterior.of(original, Adaptation(found.rows, found.shift, found.noise, believed_shares))
+    return AdaptedPosterior.from_original(original, Adaptation(found.rows, found.shift, found.noise, believed_shares))
 
 
 def believed(found: Comparison) -> np.ndarray:

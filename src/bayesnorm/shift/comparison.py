@@ -61,7 +61,7 @@ def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
     parts = []
     for count, given in ((fewer + 1, rows[: more * (fewer + 1)]), (fewer, rows[more * (fewer + 1) :])):
         if len(given):
-            parts.append(torch.stack(watcher.of(given, len(given) // count)))
+            parts.append(torch.stack(watcher.moments(given, len(given) // count)))
     mean, var = torch.cat(parts, dim=1).cpu().double()
     found = coordinates(mean, var, batches.layers)
     if not bool(torch.isfinite(found).all()):

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BayesNormWarning
-from ..network import record
+from ..network import capture_graph
 from .training_block import Block
 
 # Steps before recording, in which libraries choose their kernels and allocate memory.
@@ -65,7 +65,7 @@ class GraphedBlock(Block):
                     self._numbered_step()
             torch.cuda.current_stream().wait_stream(side)
             self.at.zero_()
-            self.graph, _ = record(self._numbered_step)
+            self.graph, _ = capture_graph(self._numbered_step)
         except RuntimeError as error:
             self.failed = True
             torch.cuda.synchronize()

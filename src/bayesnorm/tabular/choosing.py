@@ -33,7 +33,7 @@ from ..selection import select_batch_size
 from ..stacked import Stack, in_threads, one_thread
 from .encodings import Encoded
 from .held_out import Folds, HeldOut, others
-from .members import Judged, Members
+from .members import CalibratedMembers, Members
 from .networks import posterior_for
 from .search_plan import SearchPlan, Setting
 from .search_results import NetworkSetting, Selection
@@ -95,12 +95,12 @@ class Chooser:
     def fit(self) -> tuple[Posterior, Selection]:
         """Return the posterior, in the units of the targets, and the chosen settings."""
         started = time.perf_counter()
-        posterior, selection = self._chosen() if self.rounds else self._given()
+        posterior, selection = self._chosen() if self.rounds else self._fit_fixed()
         return posterior, replace(selection, seconds=time.perf_counter() - started)
 
     def _chosen(self) -> tuple[Posterior, Selection]:
         """Choose a setting, train its members, and calibrate their uncertainty on held-out rows."""
-        candidates = self._scouted()
+        candidates = self._search()
         best = min(candidates, key=lambda candidate: candidate.order)
         rounds, curve = self._members(best)
         members = Members(self.trainer, self.likelihood, self.noise, _training(best.setting), tuple(rounds))
@@ -113,7 +113,7 @@ class Chooser:
                 posterior = self._posterior(rounds, best.setting, judged.likelihood, size)
         return posterior, self._selection(candidates, best, judged)
 
-    def _given(self) -> tuple[Posterior, Selection]:
+    def _fit_fixed(self) -> tuple[Posterior, Selection]:
         """Train on all rows, for a plan with one setting and nothing to choose."""
         setting, everything = self.plan.settings[0], torch.arange(len(self.trainer.x))
         count = self.members
@@ -129,7 +129,7 @@ class Chooser:
             if self.effective_batch_size == "elbo" and effective_batch_size(posterior) is not None:
                 size = self._by_elbo(posterior, found)
                 posterior = resized(posterior, size)
-        judged = Judged(self.likelihood, size, None, None)
+        judged = CalibratedMembers(self.likelihood, size, None, None)
         return posterior, self._selection([Candidate(found, stack, 0.0)], Candidate(found, stack, 0.0), judged)
 
     @property
@@ -144,7 +144,7 @@ class Chooser:
             else "cross-validated"
         )
 
-    def _scouted(self) -> list[Candidate]:
+    def _search(self) -> list[Candidate]:
         """Train all settings on the scouting folds, those of the same shape together, on all cores."""
         folds, plan = self.rounds[0], self.plan
         scouts = range(min(plan.scouts, self._count(0)))
@@ -273,7 +273,7 @@ class Chooser:
         posterior: Any = ensemble(found) if len(found) > 1 else found[0]
         return posterior if size is None or effective_batch_size(posterior) is None else resized(posterior, size)
 
-    def _selection(self, candidates: Sequence[Candidate], best: Candidate, judged: Judged) -> Selection:
+    def _selection(self, candidates: Sequence[Candidate], best: Candidate, judged: CalibratedMembers) -> Selection:
         noise, plain = (
             _noise_of(own) for own in (self.trainer.targets.in_own_units(judged.likelihood), judged.likelihood)
         )

@@ -148,7 +148,7 @@ def explain_uncertainty(
     widths = np.array([len(column.features) for column in preprocessing.columns])
     used = np.flatnonzero(widths)
     groups = np.arange(len(used)).repeat(widths[used])
-    exchanges = Exchanges.of(len(used), pairs, seed)
+    exchanges = Exchanges.sample(len(used), pairs, seed)
     with one_thread():
         shares, total, start = shapley_values(epistemic, features, baseline[0], groups, exchanges)
     contributions = np.zeros((len(features), len(widths)))

@@ -32,7 +32,7 @@ SEEN_ROWS = 2_000
 
 
 @dataclass(frozen=True, eq=False)
-class Judged:
+class CalibratedMembers:
     """What the held-out rows determine about a model.
 
     Args:
@@ -68,7 +68,7 @@ class Members:
     setting: Setting
     rounds: tuple[HeldOut, ...]
 
-    def judged(self, curve: dict[int, Tensor], size: float | Literal["cross-validated"] | None) -> Judged:
+    def judged(self, curve: dict[int, Tensor], size: float | Literal["cross-validated"] | None) -> CalibratedMembers:
         """Estimate the parts of uncertainty and the noise.
 
         Args:
@@ -82,7 +82,7 @@ class Members:
         drawn = targets.points(outputs).var(1).mean(0) if outputs.shape[1] > 1 else None  # (rows, columns)
         points = torch.stack([held.in_order(targets.points(held.points()), 0) for held in asked])
         bounded = not isinstance(targets, NumberTargets)
-        uncertainty = UncertaintyParts.of(curve, self._disagreement(), members, len(asked), bounded=bounded)
+        uncertainty = UncertaintyParts.estimate(curve, self._disagreement(), members, len(asked), bounded=bounded)
         batch_size: float | None = None
         if self.trainer.method in BATCH_STATISTICS:
             assert drawn is not None
@@ -100,7 +100,7 @@ class Members:
             conformal = self._scores(likelihood)
         else:
             batch_size, likelihood, predictive = self._of_classes(batch_size, rows, open_size=size == "cross-validated")
-        return Judged(likelihood, batch_size, uncertainty, self._out_of_fold(rows, predictive), conformal)
+        return CalibratedMembers(likelihood, batch_size, uncertainty, self._out_of_fold(rows, predictive), conformal)
 
     def _scores(self, likelihood: Likelihood) -> tuple[ConformalScores, ...]:
         """Return the conformal scores of each target, from the first round's members without sampling."""

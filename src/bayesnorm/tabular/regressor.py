@@ -226,7 +226,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         require_rows(len(rows))
         self.n_outputs_ = 1 if y.ndim == 1 else y.shape[1]
         self._flat = y.ndim == 1
-        return NumberTargets.of(y[rows].reshape(len(rows), -1), weights, bool(self.heteroscedastic))
+        return NumberTargets.from_array(y[rows].reshape(len(rows), -1), weights, bool(self.heteroscedastic))
 
     def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:
         assert isinstance(targets, NumberTargets)

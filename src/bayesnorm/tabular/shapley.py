@@ -44,7 +44,7 @@ class Exchanges:
     weights: Numbers
 
     @classmethod
-    def of(cls, columns: int, pairs: int, seed: int) -> Self:
+    def sample(cls, columns: int, pairs: int, seed: int) -> Self:
         """Return all sets of columns, or the sets of sampled orders if these are fewer."""
         if columns < 2 or 2**columns <= 2 * pairs * (columns - 1) + 2:
             return cls.all(columns)

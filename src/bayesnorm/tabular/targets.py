@@ -139,7 +139,7 @@ class NumberTargets(Targets):
     heteroscedastic: bool
 
     @classmethod
-    def of(cls, y: NDArray[np.float64], weights: Tensor | None, heteroscedastic: bool) -> NumberTargets:
+    def from_array(cls, y: NDArray[np.float64], weights: Tensor | None, heteroscedastic: bool) -> NumberTargets:
         """Return the targets of a regression, from values in the original units, (N, columns)."""
         peak = np.abs(y).max(0)
         if (peak > LARGEST_TARGET).any():

@@ -66,7 +66,7 @@ class UncertaintyParts:
     asked: int
 
     @classmethod
-    def of(
+    def estimate(
         cls, curve: dict[int, Tensor], disagreement: float, members: int, asked: int, *, bounded: bool = False
     ) -> Self:
         """Estimate the parts from squared errors of single networks on the same held-out rows.

@@ -203,10 +203,10 @@ def _at_batch_size(
         rows=batches.rows,
         batches=len(statistics.mean),
         layers=tuple(
-            LayerDiagnosis(layer.name, Normality.of(mean), Normality.of(std))
+            LayerDiagnosis(layer.name, Normality.test(mean), Normality.test(std))
             for layer, mean, std in zip(statistics.layers, means, stds, strict=True)
         ),
-        dependence=Dependence.of([torch.cat(pair, dim=1) for pair in zip(means, stds, strict=True)]),
+        dependence=Dependence.from_parts([torch.cat(pair, dim=1) for pair in zip(means, stds, strict=True)]),
         variance_lost=_variance_lost(Executable(model, output), statistics, batches.seed),
     )
 

@@ -40,7 +40,7 @@ class Normality:
     fitted_p_value: Tensor = field(repr=False)
 
     @classmethod
-    def of(cls, standardised: Tensor) -> Self:
+    def test(cls, standardised: Tensor) -> Self:
         """Test standardised values, (S, C)."""
         standardised = standardised.double()
         values = standardised.sort(dim=0).values
@@ -141,7 +141,7 @@ class Dependence:
     off_diagonal_chance: float
 
     @classmethod
-    def of(cls, parts: list[Tensor]) -> Self:
+    def from_parts(cls, parts: list[Tensor]) -> Self:
         """Correlate the statistics of all layers, each (S, any number); constant columns are left out."""
         units = [_unit_columns(part) for part in parts]
         batches = len(parts[0])

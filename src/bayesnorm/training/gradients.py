@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BayesNormError
-from ..network import record
+from ..network import capture_graph
 from .batching import Pair
 from .objective import GRAPH, Objective
 
@@ -106,7 +106,7 @@ class RecordedGradients(Gradients):
         own = batch[0].clone(), batch[1].clone()
         mark, self.mark = self.mark, _nothing  # `mark` may wait for the device, which recording does not allow
         try:
-            graph, value = record(lambda: Gradients.__call__(self, own, epoch))
+            graph, value = capture_graph(lambda: Gradients.__call__(self, own, epoch))
         except (RuntimeError, BayesNormError) as error:
             why = str(error).strip().splitlines()[0]
             raise BayesNormError(f'compiled="graph" cannot record a step ({why}). Use compiled=False.') from error

@@ -11,8 +11,8 @@ from torch import Tensor, nn
 
 from ..copying import Original, device_of, dtype_of, private_copy, unwrap
 from ..inputs import as_input
-from ..turns import lost_passes
-from ..undisturbed import TensorKeeper
+from ..locks import fork_generation
+from ..restoring import TensorKeeper
 from .normalising import NormalisingByBatch
 from .recording import RecordedPasses
 
@@ -37,7 +37,7 @@ class RowStatistics:
         original = unwrap(self._model)
         self._device, self._dtype = device_of(original), dtype_of(original)
         self._original = Original(original)  # detects when the user moves the network or replaces parts of it
-        self._lost_passes = lost_passes()  # none of them belongs to this copy
+        self._fork_generation = fork_generation()  # none of them belongs to this copy
         network = private_copy(original)
         self._keeper = TensorKeeper(network)
         self._normalising = NormalisingByBatch(network, self._layers, argument="x")
@@ -54,13 +54,13 @@ class RowStatistics:
 
     def input(self, x: Any) -> Tensor:
         """Return examples in the network's dtype, on its current device."""
-        if self._original.changed() or self._lost_passes != lost_passes():
+        if self._original.changed() or self._fork_generation != fork_generation():
             self._build()
         return as_input(x, "x", self._device, self._dtype)
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def of(self, x: Tensor, groups: int) -> tuple[Tensor, Tensor]:
+    def moments(self, x: Tensor, groups: int) -> tuple[Tensor, Tensor]:
         """Return means and biased variances of groups of examples, each (groups, C).
 
         Args:
@@ -70,7 +70,7 @@ class RowStatistics:
         size = len(x) // groups
         at_once = max(1, MOST_ELEMENTS // max(1, x[0].numel()) // size)
         again = partial(self._normalising.run, x[:size])
-        with self._keeper.undisturbed(self._device, again=again) as restart:
+        with self._keeper.restore_state(self._device, again=again) as restart:
             if not self._layout_known:
                 self._normalising.choose_layout(x[:2])
                 self._layout_known = True

@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ...errors import BayesNormError
-from ..gpu_graphs import Recordable, record
+from ..gpu_graphs import Recordable, capture_graph
 from ..layout import agrees
 
 # Input values above which the kernels themselves keep a GPU busy; a recorded pass keeps its working memory.
@@ -83,7 +83,7 @@ class RecordedPasses:
     def _record(self, x: Tensor, groups: int) -> _Recorded | None:
         own = x.clone()
         try:
-            graph, found = record(lambda: self._run(own, groups))
+            graph, found = capture_graph(lambda: self._run(own, groups))
         except (RuntimeError, BayesNormError):
             return None
         return _Recorded(graph, own, found)

@@ -13,7 +13,7 @@ from ..copying import device_of, dtype_of, private_copy, require_finite_weights,
 from ..inputs import as_input, call_network
 from ..layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, require_batchnorm
 from ..randomness import isolated_randomness, isolated_torch_randomness
-from ..undisturbed import TensorKeeper, running_statistics, unwritten, writable_tensors
+from ..restoring import TensorKeeper, restore_tensors, running_statistics, writable_tensors
 from .batches import MiniBatches
 from .moments import moments_from_sums, statistics_dtype
 from .normalising import NormalisingByBatch
@@ -99,7 +99,7 @@ def collect_statistics(
     Everything else is in evaluation mode: dropout is off, and other batch-norm layers use their running statistics. A
     private copy is run; the user's model is not modified.
     """
-    visit = _visit(model, batches, layers, progress, look)
+    visit = _run_batches(model, batches, layers, progress, look)
     mean, var = (torch.stack(part) for part in zip(*visit.found, strict=True))
     return visit.statistics(mean, var, batches)
 
@@ -116,7 +116,7 @@ def collect_moments(
     In a convolution, an example's pixels are not independent. A batch's mean and variance average over the examples'
     own averages of h and of (h - mean)^2, so the spread of these averages matters.
     """
-    visit = _visit(model, batches, layers, progress, look, whole_data=True)
+    visit = _run_batches(model, batches, layers, progress, look, whole_data=True)
     rows = batches.batch_size * len(visit.found)
     sums, about = torch.stack(visit.found), visit.running_mean
     found = moments_from_sums(sums.sum(0), rows, about)
@@ -172,7 +172,7 @@ class _Visit:
 
 @torch.inference_mode(False)
 @torch.no_grad()
-def _visit(
+def _run_batches(
     model: nn.Module,
     batches: MiniBatches,
     layers: LayerChoice,
@@ -201,8 +201,8 @@ def _visit(
     halved: list[int] = []
     examples: list[Tensor] = []
     written = writable_tensors(network), running_statistics(network)
-    weights = TensorKeeper(network).unchanged(again=lambda: network(examples[0][:2].clone()))
-    with isolated_randomness(batches.seed, device), unwritten(*written) as put_back, weights:
+    weights = TensorKeeper(network).forbid_weight_changes(again=lambda: network(examples[0][:2].clone()))
+    with isolated_randomness(batches.seed, device), restore_tensors(*written) as put_back, weights:
         walk, total = (batches.epoch(), batches.rows // batches.batch_size) if whole_data else (batches, len(batches))
         for done, batch in enumerate(walk, start=1):
             x = as_input(batch, "train_data", device, dtype)
@@ -258,7 +258,7 @@ def require_layers(model: nn.Module, batches: MiniBatches, layers: LayerChoice) 
     with isolated_randomness(batches.seed, device_of(original)):
         rows = as_input(next(iter(batches)), "train_data", device_of(original), dtype_of(original))[:2]
         network = private_copy(original)
-        with unwritten(writable_tensors(network), running_statistics(network)):
+        with restore_tensors(writable_tensors(network), running_statistics(network)):
             _chosen(network, rows, layers)
 
 

@@ -59,7 +59,7 @@ class Removal:
         """
         silent, spoken = _parted({k: own for k, own in units.written.items() if k not in units.gates}, self.silent)
         unheard, heard = _parted(units.read, self.deaf)
-        gone = (unheard - heard) | (silent - spoken - units.moved)
+        gone = (unheard - heard) | (silent - spoken - units.nonzero_at_zero)
         gone -= set(units.kept)
         for own in units.written.values():
             if gone.issuperset(own):

@@ -21,7 +21,7 @@ class Units:
         carried: Batch norm and grouped convolutions, and the units of their outputs.
         kept: Units that cannot be removed, and why.
         normalised: Layers and the batch norm that directly follows them.
-        moved: Units that pass an activation which maps zero to another value.
+        nonzero_at_zero: Units that pass an activation which maps zero to another value.
         gates: Layers whose outputs only multiply units; a removed unit needs no removed gate.
     """
 
@@ -30,5 +30,5 @@ class Units:
     carried: dict[str, list[int]] = field(default_factory=dict)
     kept: dict[int, str] = field(default_factory=dict)
     normalised: dict[str, str] = field(default_factory=dict)
-    moved: set[int] = field(default_factory=set)
+    nonzero_at_zero: set[int] = field(default_factory=set)
     gates: set[str] = field(default_factory=set)

@@ -102,7 +102,7 @@ class Walk:
             {name: [root(unit) for unit in units] for name, units in found.carried.items()},
             {root(unit): reason for unit, reason in found.kept.items()},
             found.normalised,
-            {root(unit) for unit in found.moved},
+            {root(unit) for unit in found.nonzero_at_zero},
             {name for name, units in found.written.items() if self._gates.issuperset(units)},
         )
 
@@ -356,7 +356,7 @@ class Walk:
 
     def _note_moved(self, signal: _Signal) -> None:
         if signal.moved:
-            self._found.moved.update(signal.units)
+            self._found.nonzero_at_zero.update(signal.units)
 
     def _inputs(self, node: fx.Node) -> list[_Signal]:
         return [self._signals[each] for each in node.all_input_nodes if each in self._signals]

@@ -25,9 +25,9 @@ from ..copying import Original, device_of, dtype_of, private_copy, require_initi
 from ..inputs import as_input, call_network, with_small_images
 from ..layers import require_python
 from ..layout import largest_difference
+from ..locks import fork_generation
 from ..outputs import select_output
-from ..turns import lost_passes
-from ..undisturbed import TensorKeeper, quiet_vmap
+from ..restoring import TensorKeeper, quiet_vmap
 from .affine import AffineBatchNorm, State
 from .blocks import Blocks, Outputs, Take
 from .derivable import derivative_errors_explained, require_derivable
@@ -77,7 +77,7 @@ class Executable:
         self._known = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(self._network).items()}
         self._device, self._dtype = device_of(self.model), dtype_of(self.model)
         self._original = Original(self.model)  # detects when the user moves the network or replaces parts of it
-        self._lost_passes = lost_passes()  # none of them belongs to this copy
+        self._fork_generation = fork_generation()  # none of them belongs to this copy
 
     def _private(self) -> nn.Module:
         """Return the copy of the network that is run."""
@@ -85,7 +85,7 @@ class Executable:
 
     def _refresh(self) -> None:
         """Build again if the network was moved or had modules replaced, or if a fork happened during a forward pass."""
-        if self._original.changed() or self._lost_passes != lost_passes():
+        if self._original.changed() or self._fork_generation != fork_generation():
             self._build()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -128,7 +128,7 @@ class Executable:
     def point(self, x: Any) -> Tensor:
         """Return the deterministic network's outputs in evaluation mode, (batch, *out)."""
         x = self.input(x)
-        with self._undisturbed(x):
+        with self._restored(x):
             return call_network(self._reference, x, "x").detach()  # a forward may compute derivatives itself
 
     @torch.inference_mode(False)
@@ -153,7 +153,7 @@ class Executable:
         """
         x = self.input(x)
         outputs = Outputs(states, x)
-        with self._undisturbed(x, overridden=states):
+        with self._restored(x, overridden=states):
             self._run(self._fitting(states), x, outputs, vectorize, chunk, block_bytes)
         return outputs.all
 
@@ -179,7 +179,7 @@ class Executable:
             vectorize, chunk, block_bytes: As in `run`.
         """
         x = self.input(x)
-        with self._undisturbed(x, overridden=states or {}):
+        with self._restored(x, overridden=states or {}):
             if states is not None:
                 self._run(self._fitting(states), x, take, vectorize, chunk, block_bytes)
                 return
@@ -197,23 +197,23 @@ class Executable:
         self._refresh()
         key = kind_of(state, x)
         new = key not in self._derivable_kinds
-        with self._undisturbed(x, plain=new, overridden=state):
+        with self._restored(x, plain=new, overridden=state):
             if new:
                 require_derivable(self._affine, self._reference, self._mapped, state, x)
                 self._derivable_kinds.add(key)
             with derivative_errors_explained():
                 return self._mapped(x, state)
 
-    def unchanged(self) -> contextlib.AbstractContextManager[object]:
+    def forbid_weight_changes(self) -> contextlib.AbstractContextManager[object]:
         """Refuse weights that change during several calls that belong together."""
-        return self._keeper.unchanged()
+        return self._keeper.forbid_weight_changes()
 
     @contextlib.contextmanager
-    def _undisturbed(self, x: Tensor, **options: Any) -> Iterator[None]:
-        """Work on inputs without side effects, see `TensorKeeper.undisturbed`."""
+    def _restored(self, x: Tensor, **options: Any) -> Iterator[None]:
+        """Work on inputs without side effects, see `TensorKeeper.restore_state`."""
         try:
             again = partial(self._reference, x[:1])
-            with self._keeper.undisturbed(x.device, again=again, **options) as self._restart:
+            with self._keeper.restore_state(x.device, again=again, **options) as self._restart:
                 yield
         except WeightsChangedError:
             self._build()  # results of checks made meanwhile may be wrong

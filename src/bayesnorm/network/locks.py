@@ -30,7 +30,7 @@ _fork = _Fork()
 
 
 @contextlib.contextmanager
-def turn() -> Iterator[list[Callable[[], object]]]:
+def exclusive_pass() -> Iterator[list[Callable[[], object]]]:
     """Wait until other threads' forward passes have ended; give a list for cleanup functions.
 
     If another thread forks meanwhile, the child calls these functions to restore what the forward pass has changed.
@@ -43,7 +43,7 @@ def turn() -> Iterator[list[Callable[[], object]]]:
             _under_way.pop()
 
 
-def lost_passes() -> int:
+def fork_generation() -> int:
     """Return how many forward passes were interrupted by forks: an older private copy may be in the middle of one."""
     return _lost
 

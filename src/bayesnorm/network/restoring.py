@@ -11,14 +11,14 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 
 from ..errors import WeightsChangedError
+from .locks import exclusive_pass
 from .randomness import generators_as_they_are, isolated_torch_randomness, seed_torch
-from .turns import turn
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
 
 @contextlib.contextmanager
-def undisturbed(
+def restore_state(
     writable: Sequence[Tensor],
     device: torch.device,
     statistics: Sequence[Tensor] = (),
@@ -34,9 +34,9 @@ def undisturbed(
         statistics: Tensors that a forward pass might write to without a new version, see `running_statistics`.
         written: A set to which the ids of restored tensors are added.
     """
-    with turn() as lost:
+    with exclusive_pass() as lost:
         lost.append(generators_as_they_are(device))
-        stretch = isolated_torch_randomness(0, device), unwritten(writable, statistics, written)
+        stretch = isolated_torch_randomness(0, device), restore_tensors(writable, statistics, written)
         with stretch[0], stretch[1] as put_back:
             lost.append(partial(put_back, all_of_them=True))
 
@@ -54,7 +54,7 @@ def quiet_vmap() -> Iterator[None]:
     This warning has its own switch for all threads. `warnings.catch_warnings` could hide or lose other warnings.
     """
     switch: Callable[[bool], None] = torch._C._functorch._set_vmap_fallback_warning_enabled  # type: ignore[attr-defined]
-    with turn() as lost:
+    with exclusive_pass() as lost:
         lost.append(partial(switch, True))
         switch(False)
         try:
@@ -64,7 +64,7 @@ def quiet_vmap() -> Iterator[None]:
 
 
 @contextlib.contextmanager
-def unwritten(
+def restore_tensors(
     writable: Sequence[Tensor], statistics: Sequence[Tensor] = (), written: set[int] | None = None
 ) -> Iterator[Callable[..., None]]:
     """Restore afterwards the tensors that a forward pass writes to, which a copy shares with the user's network.
@@ -127,7 +127,7 @@ class TensorKeeper:
 
     def __init__(self, network: nn.Module) -> None:
         self._writable, self._statistics = writable_tensors(network), running_statistics(network)
-        self._looked = False  # whether unwritten statistics are already left out
+        self._looked = False  # whether restore_tensors statistics are already left out
         self.put_back_some = False  # whether a forward pass ever wrote to a tensor
         own = {id(tensor) for tensor in self._writable}
         self._weights = {
@@ -142,7 +142,7 @@ class TensorKeeper:
         self.require_unchanged: Callable[[], None] = _nothing  # refuses weights that changed since the block began
 
     @contextlib.contextmanager
-    def undisturbed(
+    def restore_state(
         self,
         device: torch.device,
         plain: bool = True,
@@ -159,8 +159,8 @@ class TensorKeeper:
         """
         written: set[int] = set()
         with (
-            undisturbed(self._writable, device, self._statistics, written) as restart,
-            self.unchanged(overridden, again) as self.require_unchanged,
+            restore_state(self._writable, device, self._statistics, written) as restart,
+            self.forbid_weight_changes(overridden, again) as self.require_unchanged,
         ):
             yield restart
         self.put_back_some |= bool(written)
@@ -169,7 +169,7 @@ class TensorKeeper:
             self._looked = True
 
     @contextlib.contextmanager
-    def unchanged(
+    def forbid_weight_changes(
         self, overridden: Container[str] = (), again: Callable[[], object] = _nothing
     ) -> Iterator[Callable[[], None]]:
         """Refuse weights that change inside the block; give a function that checks immediately.

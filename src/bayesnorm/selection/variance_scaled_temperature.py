@@ -24,7 +24,7 @@ PRIOR = 0.1
 ITERATIONS = 60
 
 
-def listening(scored: ScoredOutputs, likelihood: Categorical, evidence: float) -> Categorical:
+def fit_variance_scaled_temperature(scored: ScoredOutputs, likelihood: Categorical, evidence: float) -> Categorical:
     """Return a likelihood with an input-dependent temperature, or the given one unless that is significantly better.
 
     Args:
@@ -35,10 +35,10 @@ def listening(scored: ScoredOutputs, likelihood: Categorical, evidence: float) -
     found = _fitted(scored, likelihood)
     if found is None:
         return likelihood
-    return found if better_beyond_chance(scored.by_row(likelihood), scored.by_row(found), evidence) else likelihood
+    return found if significantly_better(scored.by_row(likelihood), scored.by_row(found), evidence) else likelihood
 
 
-def better_beyond_chance(simple: Tensor, other: Tensor, evidence: float) -> bool:
+def significantly_better(simple: Tensor, other: Tensor, evidence: float) -> bool:
     """Return whether the mean score is lower by more than `evidence` standard errors of the difference per example."""
     gain = simple - other
     return len(gain) > 1 and float(gain.mean()) > evidence * float(gain.std()) / math.sqrt(len(gain))
