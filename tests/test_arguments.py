@@ -20,7 +20,7 @@ from bayesnorm.arguments import (
     require_positive,
     require_whole,
 )
-from bayesnorm.errors import InputError
+from bayesnorm.errors import InputError, quoted
 
 KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64)
 NO_WHOLE_NUMBERS = [
@@ -50,19 +50,6 @@ def test_whole_numbers_of_every_type_become_plain(kind, data):
         assert type(as_whole(value)) is int
 
 
-@pytest.mark.parametrize("value", [0, 0.0, 3, 1e-3, np.float32(0.5), np.int64(2)])
-def test_numbers_from_zero(value):
-    found = require_number("rate", value, least=0)
-    assert type(found) is float
-    assert found == value
-
-
-@pytest.mark.parametrize("value", [-1e-9, float("nan"), float("inf"), "3", None, True, np.zeros(1)], ids=repr)
-def test_numbers_that_are_not_from_zero(value):
-    with pytest.raises(bn.BayesNormError, match=r"^rate must be a number from 0, got .*\.$"):
-        require_number("rate", value, least=0)
-
-
 def test_named_numbers_become_plain():
     class Size(enum.IntEnum):
         SMALL = 3
@@ -71,11 +58,12 @@ def test_named_numbers_become_plain():
     assert as_whole(Size.SMALL) == 3
 
 
-@pytest.mark.parametrize("value", NO_WHOLE_NUMBERS, ids=repr)
-def test_what_is_no_whole_number(value):
-    assert as_whole(value) is None
-    with pytest.raises(bn.BayesNormError, match=r"^count must be a whole number of at least 1, got .*\.$"):
-        require_whole("count", value)
+def test_what_is_no_whole_number():
+    for value in NO_WHOLE_NUMBERS:
+        assert as_whole(value) is None
+        with pytest.raises(bn.BayesNormError) as raised:
+            require_whole("count", value)
+        assert str(raised.value) == f"count must be a whole number of at least 1, got {value!r}."
 
 
 @given(*[st.integers(-(2**70), 2**70)] * 2, st.none() | st.integers(-(2**70), 2**70))
@@ -101,31 +89,26 @@ NO_NUMBERS = [True, np.True_, "3", None, 3j, b"3", [3.0], (3.0,), float, np.time
 NO_NUMBERS += [np.array(3.0), np.array([3.0]), torch.tensor(3.0), torch.tensor([3.0])]
 
 
-@pytest.mark.parametrize("kind", REAL_KINDS)
-def test_numbers_of_every_type_become_plain(kind):
-    for found in (as_number(kind(3)), require_number("n", kind(3)), require_positive("n", kind(3))):
-        assert type(found) is float
-        assert found == 3
+def test_numbers_of_every_type_become_plain():
+    for kind in REAL_KINDS:
+        for number in (as_number(kind(3)), require_number("n", kind(3)), require_positive("n", kind(3))):
+            assert type(number) is float
+            assert number == 3
 
 
-@pytest.mark.parametrize("value", NO_NUMBERS, ids=lambda value: repr(value)[:20])
-def test_what_is_no_number(value):
-    assert as_number(value) is None
-    with pytest.raises(bn.BayesNormError, match=r"^rate must be a positive number, got .*\.$"):
-        require_positive("rate", value)
-
-
-@pytest.mark.parametrize("value", [0, -1.0, float("nan"), float("inf"), np.float32("inf"), np.float64(0)])
-def test_what_is_not_positive(value):
-    with pytest.raises(bn.BayesNormError, match=r"^rate must be a positive number, got .*\.$"):
-        require_positive("rate", value)
+def test_what_is_no_positive_number():
+    assert all(as_number(value) is None for value in NO_NUMBERS)
+    for value in (*NO_NUMBERS, 0, -1.0, float("nan"), float("inf"), np.float32("inf"), np.float64(0)):
+        with pytest.raises(bn.BayesNormError) as raised:
+            require_positive("rate", value)
+        assert str(raised.value) == f"rate must be a positive number, got {quoted(value)}."
 
 
 @pytest.mark.parametrize(
     ("limits", "good", "bad", "told"),
     [
         ({}, (-1e300, 0), (float("inf"), float("nan")), "a finite number"),
-        ({"least": 0}, (0, 5e-324), (-5e-324, float("inf")), "a number from 0"),
+        ({"least": 0}, (0, 5e-324, np.float32(0.5)), (-5e-324, float("inf"), "3", None, True), "a number from 0"),
         ({"least": 0, "below": 1}, (0, 0.999), (1, -1), "a number from 0 and below 1"),
         ({"above": 0, "most": 1}, (1e-300, 1), (0, 1.001), "a number above 0 and up to 1"),
     ],

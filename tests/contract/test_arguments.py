@@ -67,8 +67,9 @@ def test_numpy_numbers_give_what_python_numbers_give(title):
     assert_same(CALLS[title](lambda value: value), CALLS[title](numpy_number))
 
 
-@pytest.mark.parametrize("whole", [np.uint8, np.int32, np.uint64])
-@pytest.mark.parametrize("real", [np.float16, np.float64, np.longdouble])
+@pytest.mark.parametrize(
+    ("whole", "real"), [(np.uint8, np.float16), (np.int32, np.float64), (np.uint64, np.longdouble)]
+)
 def test_other_numpy_types(whole, real):
     for title in ("MCBN", "StudentT", "mcbn_fit", "sample_classes", "at_batch_size", "training"):
         assert_same(CALLS[title](lambda v: v), CALLS[title](lambda v: numpy_number(v, whole, real)))

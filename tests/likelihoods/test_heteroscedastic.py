@@ -92,8 +92,14 @@ def network():
         return nn.Sequential(*layers).eval()
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda likelihood: type(likelihood).__name__)
-@pytest.mark.parametrize("cls", METHODS, ids=lambda cls: cls.__name__)
+@pytest.mark.parametrize(
+    ("cls", "likelihood"),
+    [
+        *((bn.MCBN, likelihood) for likelihood in LIKELIHOODS),
+        *((cls, LIKELIHOODS[0]) for cls in METHODS if cls is not bn.MCBN),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else type(value).__name__,
+)
 def test_every_method_and_engine_splits_uncertainty(cls, likelihood, trained):
     _, x, y = trained
     targets = {"LogitNoise": (y > 0).long()[:, 0], "StudentT": y.expand(-1, 2), "MultiTask": y.expand(-1, 2)}

@@ -65,16 +65,16 @@ def test_both_tails_have_all_their_digits(likelihood, dtype):
 
 
 @pytest.mark.parametrize("likelihood", [bn.Gaussian(1e8), bn.Laplace(1e-4), bn.StudentT(1.5, 1e-4)])
-@pytest.mark.parametrize("level", [0.01, 0.2, 0.45, 0.6, 0.99])
-def test_quantiles_between_samples_that_lie_far_apart(likelihood, level):
+def test_quantiles_between_samples_that_lie_far_apart(likelihood):
     """Where the distribution function is nearly flat but for steps; the first row has one place for all samples."""
     loc = torch.stack([torch.full((4,), 7.0), torch.tensor([-1e3, 0.0, 5.0, 1e3])], 1).double()
     scale, weights = torch.tensor(1e-4).double(), torch.tensor([0.1, 0.2, 0.3, 0.4]).double()
     p = RegressionPredictive(loc, scale, weights, likelihood.predictive(loc).noise)
-    found = p.quantile(level)
-    near = 1e-12 + 1e-9 * found.abs()
-    assert (p.cdf(found - near) <= level + 1e-8).all()  # the weights' own sum has rounding errors
-    assert (p.cdf(found + near) >= level - 1e-8).all()
+    for level in (0.01, 0.2, 0.45, 0.6, 0.99):
+        quantile = p.quantile(level)
+        near = 1e-12 + 1e-9 * quantile.abs()
+        assert (p.cdf(quantile - near) <= level + 1e-8).all()  # the weights' own sum has rounding errors
+        assert (p.cdf(quantile + near) >= level - 1e-8).all()
 
 
 def test_quantiles_where_samples_are_not_numbers():
@@ -203,11 +203,11 @@ def test_a_missing_last_axis_of_one_is_put_in_and_never_broadcast():
     torch.testing.assert_close(column.log_prob(y), column.log_prob(y[:, None]))
 
 
-@pytest.mark.parametrize("shape", [(4,), (6, 1), (5, 2), (1, 5), (1, 1), (), (5, 1, 1, 1)])
 @pytest.mark.parametrize("method", ["log_prob", "cdf", "crps"])
-def test_targets_of_another_shape(shape, method):
-    with pytest.raises(InputError, match=r"y has shape .* the predictions have shape \(5, 1\)"):
-        getattr(predictive(), method)(torch.zeros(shape))
+def test_targets_of_another_shape(method):
+    for shape in ((4,), (6, 1), (5, 2), (1, 5), (1, 1), (), (5, 1, 1, 1)):
+        with pytest.raises(InputError, match=r"y has shape .* the predictions have shape \(5, 1\)"):
+            getattr(predictive(), method)(torch.zeros(shape))
 
 
 @pytest.mark.parametrize("bad", [float("nan"), float("inf")])
