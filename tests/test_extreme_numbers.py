@@ -49,15 +49,14 @@ def _targets(likelihood):
 
 
 @pytest.mark.parametrize("engine", ENGINES, ids=str)
-@pytest.mark.parametrize(
-    ("rows", "named"), [([3], "row 3"), ([3, 7], "rows 3 and 7"), ([1, 2, 5, 8, 9], "rows 1, 2, 5 and 2 more")]
-)
-def test_rows_that_are_too_large(rows, named, engine):
-    x = X.clone()
-    x[rows] = 1e30
-    said = rf"^x gives outputs that are not finite, or too large for torch.float32, for {named}, .*1e\+30\. Pass"
-    with pytest.raises(NotFiniteError, match=said):
-        fitted().predict(x, engine)
+def test_rows_that_are_too_large(engine):
+    posterior = fitted()
+    for rows, named in (([3], "row 3"), ([3, 7], "rows 3 and 7"), ([1, 2, 5, 8, 9], "rows 1, 2, 5 and 2 more")):
+        x = X.clone()
+        x[rows] = 1e30
+        said = rf"^x gives outputs that are not finite, or too large for torch.float32, for {named}, .*1e\+30\. Pass"
+        with pytest.raises(NotFiniteError, match=said):
+            posterior.predict(x, engine)
 
 
 def test_rows_that_are_nan_are_numbered():
