@@ -120,7 +120,11 @@ def test_retention_of_several_kinds_of_uncertainty():
 
 def test_few_rows_and_equal_errors():
     one = ClassificationPredictive(KNOWN.log_probs[:, :1])
-    for plot in (ReliabilityDiagram.from_predictive(one, Y[:1]), EntropyPlot.from_predictives({"one": one}), RetentionPlot.from_predictive(one, Y[:1])):
+    for plot in (
+        ReliabilityDiagram.from_predictive(one, Y[:1]),
+        EntropyPlot.from_predictives({"one": one}),
+        RetentionPlot.from_predictive(one, Y[:1]),
+    ):
         plot.draw().get_figure().draw_without_rendering()
     equal = RetentionPlot.from_arrays([1.0, 2.0], [0.0, 0.0])
     assert equal.summary == "all errors are equal"

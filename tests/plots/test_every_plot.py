@@ -46,7 +46,9 @@ PUBLIC = {
     "PITHistogram": plots.PITHistogram.from_predictive(REGRESSION, REAL),
     "ReliabilityDiagram": plots.ReliabilityDiagram.from_predictive(CLASSES, NUMBERS),
     "RetentionPlot": plots.RetentionPlot.from_predictive(REGRESSION, REAL),
-    "SegmentationMaps": plots.SegmentationMaps.from_predictive(np.zeros((6, 8, 3)), PIXELS, PIXELS.sample(1, seed=1)[0]),
+    "SegmentationMaps": plots.SegmentationMaps.from_predictive(
+        np.zeros((6, 8, 3)), PIXELS, PIXELS.sample(1, seed=1)[0]
+    ),
     "UncertaintyErrorPlot": plots.UncertaintyErrorPlot.from_predictive(REGRESSION, REAL, 0.7),
 }
 EVERY = {

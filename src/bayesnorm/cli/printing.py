@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import json
 import sys
+import textwrap
 from collections.abc import Iterator, Mapping, Sequence
 from typing import IO, Any
 
@@ -16,6 +17,9 @@ from ..errors import shortened
 
 # Significant digits of a number.
 DIGITS = 4
+
+# Answers are wrapped at this many characters.
+TEXT_WIDTH = 100
 
 # Lists and dicts with more characters are shown by their length only.
 LONG = 60
@@ -44,17 +48,22 @@ def show_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], title: str
 
 
 def show_pairs(pairs: Mapping[str, str]) -> None:
-    """Print names and values, one pair per line, to standard output."""
+    """Print names and values to standard output, one pair per line; a question has its answer on the next lines."""
     console = Console()
-    if not console.is_terminal:
-        width = max(map(len, pairs))
-        print("".join(f"{name.ljust(width)}  {text}\n" for name, text in pairs.items()), end="")
-        return
-    table = Table.grid(padding=(0, 2))
-    table.add_column(style="bold")
+    width = max((len(name) for name in pairs if not name.endswith("?")), default=0)
     for name, text in pairs.items():
-        table.add_row(Text(name), Text(text))
-    console.print(table)
+        title = Text(name, style="bold" if console.is_terminal else "")
+        if name.endswith("?"):
+            console.print(title, soft_wrap=True)
+            lines = textwrap.wrap(text, min(console.width, TEXT_WIDTH) - 2, break_long_words=False)
+            console.print(Text(textwrap.indent("\n".join(lines), "  ")), soft_wrap=True)
+        elif console.is_terminal:
+            table = Table.grid(padding=(0, 2))
+            table.add_column(min_width=width)
+            table.add_row(title, Text(text))
+            console.print(table)
+        else:
+            print(f"{name.ljust(width)}  {text}")
 
 
 def plain_table(columns: Sequence[str], texts: list[list[str]], right: list[bool], title: str) -> str:

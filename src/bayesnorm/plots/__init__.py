@@ -1,8 +1,8 @@
 """Plots: every plot is a dataclass that first computes its numbers, and then draws itself.
 
-`plot = UncertaintyErrorPlot.from_predictive(predictive, y)` computes; `plot.draw()` draws into a new figure, `plot.draw(ax)` into
-existing axes. `with style.theme("dark"):` changes the colours, `save_figure` writes a PNG file, and `figure_svg`
-returns an SVG for a web page.
+`plot = UncertaintyErrorPlot.from_predictive(predictive, y)` computes. `plot.draw()` draws into a new figure, and
+`plot.draw(ax)` into existing axes. `with style.theme("dark"):` changes the colours, `save_figure` writes a PNG file,
+and `figure_svg` returns an SVG for a web page.
 """
 
 from . import style as style

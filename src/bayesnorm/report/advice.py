@@ -104,7 +104,10 @@ def _prediction_step(verdict: Verdict, report: Report) -> str:
     test, target = report.test, report.table.target.name
     missed = never_found(test) if isinstance(test, ClassificationTest) else {}
     if missed:
-        rows = f"Collect more rows of {listed([f'“{name}”' for name in missed])}"
+        names = [f"“{name}”" for name in missed]
+        if len(names) > MOST_NAMED:
+            names = [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more classes"]
+        rows = f"Collect more rows of {listed(names)}"
         return f"{rows}, or add columns that separate them from the other rows."
     curve = report.curve
     if verdict.grade == "good":

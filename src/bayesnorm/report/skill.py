@@ -212,8 +212,8 @@ def _error_bars(test: RegressionTest) -> Verdict:
     if (share <= 0 or not clear) and _ranks(test):
         grade, short, clause = "fair", "", "its error bars rank rows from easy to hard but have the wrong width"
         headline = (
-            "Error bars that differ by row rank rows from easy to hard. But their width is wrong: they are no "
-            f"{'' if share <= 0 else 'significantly '}better than one constant error bar."
+            "Error bars that differ by row rank rows from easy to hard. But their width is wrong: they are "
+            f"{'no' if share <= 0 else 'not significantly'} better than one constant error bar."
         )
     elif share <= 0:
         headline = "Error bars that differ by row are no better than one constant error bar."
