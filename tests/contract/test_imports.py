@@ -229,8 +229,8 @@ def f():
         ("bayesnorm.selection", "calibrate"),
         ("bayesnorm.plots", "_draw"),
     }
-    within = "from .undisturbed import undisturbed as undisturbed"  # a function of its module's name
-    assert shadowed("bayesnorm.network", within) == {"bayesnorm.network.undisturbed"}
+    within = "from .doctor import doctor as doctor"  # a function of its module's name
+    assert shadowed("bayesnorm.network", within) == {"bayesnorm.network.doctor"}
     (door,) = imports_in("from .layers import choose_layers", "bayesnorm.network", is_package=True, modules=known)
     assert door == Import("bayesnorm.network", "bayesnorm.network.layers", "choose_layers")
 

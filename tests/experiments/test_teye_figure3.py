@@ -58,13 +58,13 @@ def test_the_verdict_comes_from_the_numbers(figure):
 
 def test_the_words_follow_the_tests():
     normal = torch.randn(200, 10, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-    assert teye_figure3._judged(Normality.of(normal), fitted=False).startswith("the normal holds")
-    assert teye_figure3._judged(Normality.of(3 * normal), fitted=False).startswith("the normal does not hold")
-    assert teye_figure3._judged(Normality.of(3 * normal), fitted=True).startswith("the normal holds")
-    assert teye_figure3._judged(Normality.of(normal.exp()), fitted=True).startswith("the normal does not hold")
+    assert teye_figure3._judged(Normality.test(normal), fitted=False).startswith("the normal holds")
+    assert teye_figure3._judged(Normality.test(3 * normal), fitted=False).startswith("the normal does not hold")
+    assert teye_figure3._judged(Normality.test(3 * normal), fitted=True).startswith("the normal holds")
+    assert teye_figure3._judged(Normality.test(normal.exp()), fitted=True).startswith("the normal does not hold")
     # Perfectly normal but for a shift of 0.24, which puts probabilities off by 0.095: seen from 200 batches on.
     even = torch.special.ndtri((normal.argsort(0).argsort(0) + 0.5) / 200)
-    assert teye_figure3._judged(Normality.of(0.24 + even), fitted=False).startswith("the normal nearly holds")
+    assert teye_figure3._judged(Normality.test(0.24 + even), fitted=False).startswith("the normal nearly holds")
 
 
 @takes_long

@@ -134,7 +134,7 @@ def test_gaussian_divergence_is_torchs_own():
         weights = GaussianWeights(nn.Parameter(mean), std, center=own_center)
         prior = Normal(center if own_center is not None else torch.zeros(1), torch.tensor(0.7))
         expected = kl_divergence(Normal(mean, std), prior).sum()
-        torch.testing.assert_close(weights.kl(WeightPrior.of(0.7)), expected)
+        torch.testing.assert_close(weights.kl(WeightPrior.parse(0.7)), expected)
 
 
 @pytest.mark.parametrize("center", [None, 0.4])
@@ -148,7 +148,7 @@ def test_mixture_divergence_is_that_of_quadrature(center):
     q = Normal(mean, std)
     expected = torch.trapezoid(q.log_prob(grid).exp() * (q.log_prob(grid) - mixture.log_prob(grid)), grid)
     own_center = None if center is None else torch.full_like(mean, center)
-    weights, prior = GaussianWeights(nn.Parameter(mean), std, center=own_center), WeightPrior.of((0.25, 1.0, 0.05))
+    weights, prior = GaussianWeights(nn.Parameter(mean), std, center=own_center), WeightPrior.parse((0.25, 1.0, 0.05))
     estimates = torch.stack([weights.kl(prior, 200) for _ in range(200)]).detach()
     assert abs(estimates.mean() - expected) < SIGMAS * estimates.std() / 200**0.5
     deviation = grid - (center or 0.0)
@@ -156,11 +156,11 @@ def test_mixture_divergence_is_that_of_quadrature(center):
 
 
 def test_a_mixture_of_one_part_is_a_gaussian():
-    assert WeightPrior.of((1.0, 0.5, 3.0)).gaussian
+    assert WeightPrior.parse((1.0, 0.5, 3.0)).gaussian
     deviation, std = torch.randn(5), torch.rand(5) + 0.1
-    same = WeightPrior.of((0.3, 0.5, 0.5))
+    same = WeightPrior.parse((0.3, 0.5, 0.5))
     estimates = torch.stack([same.kl(deviation, std, 500) for _ in range(100)])
-    expected = WeightPrior.of(0.5).kl(deviation, std)
+    expected = WeightPrior.parse(0.5).kl(deviation, std)
     assert abs(estimates.mean() - expected) < SIGMAS * estimates.std() / 10
 
 
@@ -170,7 +170,7 @@ def test_training_under_the_scale_mixture_finds_the_best_bound():
     x = torch.randn(40, 1, dtype=torch.float64, generator=generator)
     task = LinearRegression(x, 0.15 * x + 0.5 * torch.randn(40, 1, dtype=torch.float64, generator=generator))
     mean, var = gaussian(task.fit(linear_method(prior=(0.5, 1.5, 0.05))))
-    prior, grid = WeightPrior.of((0.5, 1.5, 0.05)), torch.linspace(-2, 2, 2001, dtype=torch.float64)
+    prior, grid = WeightPrior.parse((0.5, 1.5, 0.05)), torch.linspace(-2, 2, 2001, dtype=torch.float64)
     # Up to a constant, the bound is E_q[ln p(y | w) + ln p(w)] plus the entropy of q.
     joint = -0.5 * task.precision * (task.y - task.x * grid).square().sum(0) + prior.log_prob(grid)
 

@@ -53,7 +53,7 @@ def test_the_horseshoes_divergence_is_that_of_log_normals_from_gammas():
                 expected += quadrature_kl(q.log_prob, prior.log_prob, -30, 20)
         torch.testing.assert_close(own.kl_scales(), expected)
         v = torch.distributions.kl_divergence(Normal(own.mean, own.std), Normal(0.0, 0.7)).sum()
-        torch.testing.assert_close(own.kl(WeightPrior.of(0.7)), expected + v)
+        torch.testing.assert_close(own.kl(WeightPrior.parse(0.7)), expected + v)
 
 
 def test_the_normal_jeffreys_divergence_is_that_of_quadrature_up_to_a_constant():

@@ -55,7 +55,7 @@ def test_all_principal_components_are_the_whole_covariance(deviations):
 
 
 def test_what_is_independent_counts_in_the_shares(deviations):
-    low_rank = LowRankGaussian.of(deviations, 2)
+    low_rank = LowRankGaussian.fit(deviations, 2)
     _, shares = low_rank.principal(2)
     factor, independent = low_rank.factor, low_rank.independent_std
     whole = factor.square().sum() + independent.square().sum()
@@ -73,7 +73,7 @@ def test_principal_components_of_independent_coordinates_are_the_axes_with_the_l
 
 @pytest.mark.parametrize("rank", [1, 3, P])
 def test_low_rank_keeps_every_variance(deviations, rank):
-    fitted = LowRankGaussian.of(deviations, rank)
+    fitted = LowRankGaussian.fit(deviations, rank)
     assert fitted.factor.shape == (rank, P)
     found, exact = covariance(fitted).diag(), deviations.square().mean(0)
     # The remainder is taken after rounding, so variances are exact unless the rounded factor already has more than all
@@ -86,13 +86,13 @@ def test_low_rank_keeps_every_variance(deviations, rank):
 def test_low_rank_is_the_best_of_its_rank_up_to_rounding(deviations):
     u, values, v = torch.linalg.svd(deviations / math.sqrt(S), full_matrices=False)
     best = (v[:2].T * values[:2].square()) @ v[:2]
-    factor = LowRankGaussian.of(deviations, 2).factor
+    factor = LowRankGaussian.fit(deviations, 2).factor
     assert ((factor.T @ factor - best).norm() / best.norm()) < 2.1 * BFLOAT16
     assert u.shape == (S, P)
 
 
 def test_samples_have_the_covariance(deviations):
-    fitted, n = LowRankGaussian.of(deviations, 3), 20_000
+    fitted, n = LowRankGaussian.fit(deviations, 3), 20_000
     drawn = fitted.sample(n, torch.Generator().manual_seed(1))
     exact = covariance(fitted)
     # For n normal samples Var(c_ij) = (c_ii c_jj + c_ij^2) / n, and a mean has variance c_ii / n.
@@ -109,13 +109,13 @@ def test_every_batch_is_drawn_once_before_any_again(deviations):
         assert {tuple(row) for row in block.tolist()} == {tuple(row) for row in deviations.tolist()}
 
 
-@pytest.mark.parametrize("make", [Empirical, lambda d: LowRankGaussian.of(d, 3)], ids=["empirical", "low rank"])
+@pytest.mark.parametrize("make", [Empirical, lambda d: LowRankGaussian.fit(d, 3)], ids=["empirical", "low rank"])
 def test_columns_are_the_marginal(deviations, make):
     whole, chosen = make(deviations), torch.tensor([5, 0, 2])
     torch.testing.assert_close(covariance(whole.columns(chosen)), covariance(whole)[chosen][:, chosen])
 
 
-@pytest.mark.parametrize("make", [Empirical, lambda d: LowRankGaussian.of(d, 3)], ids=["empirical", "low rank"])
+@pytest.mark.parametrize("make", [Empirical, lambda d: LowRankGaussian.fit(d, 3)], ids=["empirical", "low rank"])
 def test_what_is_stored_is_what_was_used(deviations, make):
     fluctuations = make(deviations)
     parts = {name: tensor.to(deviations.dtype) for name, tensor in fluctuations.tensors().items()}
@@ -133,7 +133,7 @@ def test_stored_directions_are_rounded_once(deviations):
 
 
 def test_autocast_does_not_reach_the_samples(deviations):
-    gaussian = LowRankGaussian.of(deviations.float(), 3)
+    gaussian = LowRankGaussian.fit(deviations.float(), 3)
     expected = gaussian.sample(5, torch.Generator().manual_seed(0))
     with torch.autocast("cpu", torch.bfloat16):
         found = gaussian.sample(5, torch.Generator().manual_seed(0))

@@ -37,14 +37,14 @@ def test_normal_statistics_are_rejected_as_often_as_chance_says(gaussian):
 
 def test_units_that_move_together_are_rejected_together():
     """Of independent units 9 % may be rejected by chance (two standard errors of 2.2 %); of copies, all or none."""
-    independent, copies = Normality.of(rows(60, 100)), Normality.of(rows(60, 1).expand(-1, 100))
+    independent, copies = Normality.test(rows(60, 100)), Normality.test(rows(60, 1).expand(-1, 100))
     for fitted in (False, True):
         assert independent.by_chance(fitted) == pytest.approx(0.09, abs=0.021)
         assert independent.by_chance(fitted) == independent.by_chance(fitted)
         assert copies.by_chance(fitted, repeats=50) in (0, 1)
         with pytest.raises(BayesNormError, match=r"repeats must be .* got 0"):
             copies.by_chance(fitted, repeats=0)
-    pairs = Normality.of(rows(60, 50).repeat(1, 2))
+    pairs = Normality.test(rows(60, 50).repeat(1, 2))
     assert 0.09 < pairs.by_chance() < 0.16, "50 units, each twice: 5 % and 1.6 standard errors of 3.1 %"
 
 
@@ -106,7 +106,7 @@ def test_duplicated_units_are_found():
 
 @pytest.mark.parametrize("batches", [20, 100])
 def test_what_chance_gives(batches):
-    found = Dependence.of([rows(batches, 150, 1), rows(batches, 150, 2)])
+    found = Dependence.from_parts([rows(batches, 150, 1), rows(batches, 150, 2)])
     for value in found.layers.flatten().tolist():
         assert value == pytest.approx(found.chance, rel=0.03)
     assert found.off_diagonal == pytest.approx(found.off_diagonal_chance, rel=0.02)
@@ -114,7 +114,7 @@ def test_what_chance_gives(batches):
 
 def test_what_chance_gives_on_average():
     """With six batches, formulas for large numbers would be off by a tenth; over 400 times the error is a percent."""
-    every = [Dependence.of([rows(6, 4, seed)]) for seed in range(400)]
+    every = [Dependence.from_parts([rows(6, 4, seed)]) for seed in range(400)]
     assert sum(one.within for one in every) / 400 == pytest.approx(every[0].chance, rel=0.04)
     odds = [one.off_diagonal / (1 - one.off_diagonal) for one in every]
     chance = every[0].off_diagonal_chance
@@ -157,6 +157,6 @@ def test_units_that_pull_against_each_other_gain_variance():
 def test_normality_of_any_values():
     values = rows(50, 3)
     values[:, 1] = 0.0
-    found = Normality.of(values)
+    found = Normality.test(values)
     assert found.fitted_p_value.isnan().tolist() == [False, True, False]
     assert float(found.p_value[1]) < 1e-6, "a constant is no standard normal"

@@ -25,7 +25,7 @@ def test_methods_are_drawn_under_the_same_colours():
 
     def both(predictive):
         return [
-            SegmentationMaps.of(IMAGE, predictive, Y, row=1, ignore_index=7, uncertainty=uncertainty)
+            SegmentationMaps.from_predictive(IMAGE, predictive, Y, row=1, ignore_index=7, uncertainty=uncertainty)
             for uncertainty in ("mutual_information", "expected_entropy")
         ]
 

@@ -10,8 +10,8 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotl
 from bayesnorm.plots import RetentionPlot, UncertaintyErrorPlot
 from experiments.plots import draw_grid
 
-ERRORS = UncertaintyErrorPlot.of_arrays([0.1, -0.4, 0.9, -1.2], [0.2, 0.4, 0.8, 1.0], 0.7)
-CURVES = {name: RetentionPlot.of_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9]) for name in "abcde"}
+ERRORS = UncertaintyErrorPlot.from_arrays([0.1, -0.4, 0.9, -1.2], [0.2, 0.4, 0.8, 1.0], 0.7)
+CURVES = {name: RetentionPlot.from_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9]) for name in "abcde"}
 
 
 def test_panels_names_and_shared_words():
@@ -28,7 +28,7 @@ def test_panels_names_and_shared_words():
 
 
 def test_labels_that_differ_stay():
-    curves = [RetentionPlot.of_arrays([0.1, 0.2], [0.5, 0.9], score=score) for score in ("CRPS", "NLL")]
+    curves = [RetentionPlot.from_arrays([0.1, 0.2], [0.5, 0.9], score=score) for score in ("CRPS", "NLL")]
     assert [ax.get_ylabel() for ax in draw_grid(curves).axes] == ["CRPS of kept points", "NLL of kept points"]
 
 
