@@ -12,6 +12,7 @@ import numpy as np
 import pytest
 import torch
 
+from bayesnorm import active
 from bayesnorm.plots import save_figure
 from experiments import active_digits
 
@@ -68,6 +69,19 @@ def test_the_picture_names_its_curves_and_axes(curves, tmp_path):
     assert ax.get_xlabel() == "labelled images"
     save_figure(ax, tmp_path / "curves.png")
     assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bald_asks_for_images_that_tell_more():
+    images, digits = active_digits.load_digits()
+    assert images.shape == (1797, 64)
+    assert len(digits.unique()) == 10
+    posterior = active_digits.fit(images[:40], digits[:40], seed=0, steps=100)
+    predictive = posterior.predict(images[40:400])
+    information = active.bald(predictive)
+    chosen = active.choose(active.bald, predictive, 10)
+    assert float(information[chosen].min()) >= float(information.sort().values[-10])
+    together = active.batch_bald(predictive, 10, configurations=256)
+    assert float(together.gains.sum()) < float(information[chosen].sum()), "together they tell less"
 
 
 def test_thompson_sampling(monkeypatch, capsys):

@@ -31,11 +31,11 @@ def test_alone_it_lists_every_entry(experiments, arguments):
     assert set(ALL) > {"teye-figure1", "uci", *(f"teye-table{number}" for number in teye_tables.TABLES)}
 
 
-def test_every_entry_has_an_example(experiments):
-    for name in ALL:
-        ended = experiments(name, "--help")
-        assert (ended.code, ended.err) == (0, ""), name
-        assert f"python -m experiments {name}" in ended.out.partition("Usage:")[2].partition("\n")[2]
+@pytest.mark.parametrize("name", ALL)
+def test_every_entry_teaches_with_an_example(experiments, name):
+    ended = experiments(name, "--help")
+    assert (ended.code, ended.err) == (0, "")
+    assert f"python -m experiments {name}" in ended.out.partition("Usage:")[2].partition("\n")[2]
 
 
 def test_every_file_with_a_main_is_an_entry():

@@ -42,11 +42,25 @@ def test_show_prints_a_table_and_failures_beneath(experiments, filled):
     assert lines[below + 3].split() == ['{"x":', "7,", '"y":', '"n7"}', "1", "RuntimeError:", "no"]
 
 
+def test_show_failures_alone(experiments, filled):
+    lines = experiments("show", filled, "--experiment", "beta").out.splitlines()
+    assert lines[0] == "beta: 1 failures"
+    assert lines[3].split() == ['{"x":', "1}", "1", "lost"]
+
+
 def test_show_as_json(experiments, filled):
     told = json.loads(experiments("show", filled, "--experiment", "alpha", "--json").out)
     assert [row["x"] for row in told["results"]] == [1, 2, 10]
     assert told["results"][0]["machine"] == {"cpu": "c"}
     assert told["failures"][0]["error"].startswith("Traceback")
+
+
+def test_show_on_a_terminal(experiments, filled, monkeypatch):
+    monkeypatch.setenv("FORCE_COLOR", "1")
+    told = experiments("show", filled).out
+    assert "\x1b[" in told
+    assert "┃" in told
+    assert "alpha" in told
 
 
 def test_show_takes_the_default_store(experiments, filled, monkeypatch):
@@ -95,6 +109,12 @@ def test_export_never_writes_over_the_store(refuses, filled, tmp_path):
         arguments = ("export", filled, "--experiment", "alpha", "--out", out, "--force")
         assert "is the store itself" in refuses(*arguments)
     assert filled.read_bytes() == before
+
+
+def test_export_says_what_failed(experiments, filled, tmp_path):
+    out = tmp_path / "alpha.csv"
+    ended = experiments("export", filled, "--experiment", "alpha", "--out", out)
+    assert ended.err == f"1 units failed and are not in the file\nwrote {out}\n"
 
 
 def test_export_of_the_uci_benchmark_without_results(refuses, tmp_path):

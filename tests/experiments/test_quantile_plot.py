@@ -11,6 +11,7 @@ import bayesnorm as bn
 from bayesnorm.theory import diagnose
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
+from bayesnorm.plots import save_figure
 from experiments.quantile_plot import QQPlot
 
 X = torch.randn(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).exp()
@@ -79,6 +80,28 @@ def test_everything_is_drawn_and_labelled(diagnosis):
     assert ax.get_title() == plot.title
     assert ax.get_xlabel() == "standard normal quantile"
     assert ax.get_ylabel() == "quantile of the batches, theoretical moments"
+
+
+def test_into_given_axes(diagnosis, tmp_path):
+    from matplotlib.figure import Figure
+
+    given = Figure().add_subplot()
+    assert QQPlot.over_batch_sizes(diagnosis, "1", 0).draw(given) is given
+    save_figure(given, tmp_path / "plot.png")
+    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_bad_arguments(diagnosis):
+    with pytest.raises(bn.BayesNormError, match=r"statistic must be .*, got 'var'"):
+        QQPlot.of_units(diagnosis, "1", "var", batch_size=8)
+    with pytest.raises(bn.BayesNormError, match=r"batch_size must be .*8, 40.*, got None"):
+        QQPlot.of_units(diagnosis, "1")
+    with pytest.raises(bn.BayesNormError, match=r"name.*'x'"):
+        QQPlot.over_batch_sizes(diagnosis, "x", 0)
+    with pytest.raises(bn.BayesNormError, match=r"unit must be .* for a layer of 12 units, got 12"):
+        QQPlot.of_units(diagnosis, "1", batch_size=8, units=[12])
+    with pytest.raises(bn.BayesNormError, match="found is empty"):
+        QQPlot.over_epochs({}, "1", 0)
 
 
 def test_a_layer_that_never_varies():

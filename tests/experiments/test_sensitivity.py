@@ -6,6 +6,8 @@ import numpy as np
 import pytest
 from scipy import stats
 
+from bayesnorm.errors import BayesNormError, InputError
+
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from matplotlib.colors import to_hex
 
@@ -52,3 +54,18 @@ def test_one_run_at_one_place():
     ax = SensitivityCurve.of({"a": {8: 1.0}}, title="Alone").draw()
     assert ax.get_title() == "Alone"
     ax.get_figure().draw_without_rendering()
+
+
+def test_bad_arguments():
+    with pytest.raises(BayesNormError, match=r"runs is empty"):
+        SensitivityCurve.of({})
+    with pytest.raises(BayesNormError, match=r"runs: 'a' has no scores"):
+        SensitivityCurve.of({"a": {}})
+    with pytest.raises(InputError, match=r"runs: 'a' at 8 has \[nan\]"):
+        SensitivityCurve.of({"a": {8: [np.nan]}})
+    with pytest.raises(InputError, match=r"runs: 'a' at 8 has \[\]"):
+        SensitivityCurve.of({"a": {8: []}})
+    with pytest.raises(BayesNormError, match=r"runs: 'a' has scores at 0"):
+        SensitivityCurve.of({"a": {0: [1.0]}})
+    with pytest.raises(BayesNormError, match=r"'paper' has scores at -1"):
+        SensitivityCurve.of({"a": {8: [1.0]}}, reference={"paper": {-1: 1.0}})

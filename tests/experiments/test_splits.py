@@ -7,7 +7,8 @@ from bayesnorm.errors import BayesNormError
 from experiments.splits import paper_split
 
 
-@pytest.mark.parametrize(("n_rows", "split"), [(308, 1), (506, 5), (1599, 2)])
+@pytest.mark.parametrize("n_rows", [308, 506, 1599])
+@pytest.mark.parametrize("split", [1, 2, 3, 4, 5])
 def test_split_is_numpys_own_shuffle(n_rows, split):
     state = np.random.get_state()  # noqa: NPY002
     try:

@@ -22,6 +22,9 @@ M, STATES, WIDTH = 16, 60, 12
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
 """Sums of a few hundred numbers in double precision, in another order."""
 
+FAR = 5.0
+"""Standard errors that the largest of some hundred numbers stays within."""
+
 
 def trained(lengths=(80, 70), table=100):
     """Networks in double precision with their rows."""
@@ -63,12 +66,53 @@ METHODS = {
 }
 
 
+@pytest.mark.parametrize("name", METHODS)
+def test_outputs_are_those_of_the_librarys_method(task, name):
+    """In the target's units, draw for draw."""
+    f = bn.MonteCarlo(STATES).outputs(task.posteriors[name], task.rows)
+    assert f.shape == (STATES, 2, 80, 1)
+    for i, network in enumerate(task.networks):
+        x, _ = task.own[i]
+        expected = bn.MonteCarlo(STATES).outputs(METHODS[name].fit(network, x, seed=0), x)
+        expected = expected * task.rows.scales.y_std[i] + task.rows.scales.y_mean[i]
+        torch.testing.assert_close(f[:, i, : len(x)], expected, **EXACT)
+    assert f.std(0).min() > 1e-3
+
+
 def test_every_posterior_is_there(task):
     assert [*task.posteriors] == [*BN_DRAWN]
     assert METHODS.keys() == set(BN_DRAWN) - {"GaussianBN"}
     for name, posterior in task.posteriors.items():
         assert posterior.center == ("running" if name == "MCBN centred" else "batch")
         assert torch.equal(posterior.batch_mean, task.posteriors["MCBN"].batch_mean), "one centre for all"
+
+
+def test_gaussian_bn_has_the_librarys_variances(task):
+    """They come from random batches here, and differ from those of one pass by what other seeds change in either."""
+    fluctuations = task.posteriors["GaussianBN"].fluctuations
+    assert len(fluctuations.factor) == 0
+    seeds = range(12)
+    others = [stacked_moments(task.stack, task.rows, M, seed=seed) for seed in seeds]
+    method = bn.GaussianBN(M, center="batch")
+    of_batches = torch.stack([method.summarised(moments)[1].independent_std.square() for moments in others])
+    torch.testing.assert_close(fluctuations.independent_std.square(), of_batches[0])
+    for i, network in enumerate(task.networks):
+        fits = [method.fit(network, task.own[i][0], seed=seed) for seed in seeds]
+        of_passes = torch.stack([fit.fluctuations.independent_std.square() for fit in fits])
+        passes, batches = (v.var(0) / v.mean(0).square() for v in (of_passes, of_batches[:, i]))
+        ratio = of_batches[0, i] / of_passes.mean(0)
+        assert ((ratio - 1).abs() < FAR * (passes / len(seeds) + batches).sqrt()).all()
+
+
+def test_other_batch_sizes_are_those_of_the_librarys_posterior(task):
+    sizes = torch.tensor([4.0 * M, M / 2])
+    f = bn.MonteCarlo(STATES).outputs(task.posteriors["MCBN"].at_batch_size(sizes), task.rows)
+    for i, network in enumerate(task.networks):
+        x, _ = task.own[i]
+        posterior = METHODS["MCBN"].fit(network, x, seed=0).at_batch_size(float(sizes[i]))
+        expected = bn.MonteCarlo(STATES).outputs(posterior, x)
+        expected = expected * task.rows.scales.y_std[i] + task.rows.scales.y_mean[i]
+        torch.testing.assert_close(f[:, i, : len(x)], expected, **EXACT)
 
 
 def test_doubled_deviations_have_fourfold_variance(task, monkeypatch):

@@ -15,6 +15,7 @@ from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
 from bayesnorm import metrics
+from bayesnorm.posterior import Empirical
 from bayesnorm.stacked import StackedExecutable
 from bayesnorm.training import train
 from benchmarks.package_profile import FUNCTIONS, MUST_RUN, Ran
@@ -349,3 +350,31 @@ def test_networks_stop_at_the_epochs_that_were_chosen(data, normalised):
 def test_networks_that_went_astray_are_not_chosen():
     scores = [(20, torch.tensor([math.nan, 1.0, 3.0, 2.0]))]  # two weight decays of two folds, the first of which fail
     assert cross_validation._best(scores, torch.full((4,), 20), decays=2, splits=1, folds=2) == [(1, 2.5)]
+
+
+FORCED = dataclasses.replace(TOY, splits=(1,), weight_decays=(1e-3,), epochs=20, evaluate_every=20, samples=17)
+"""One weight decay and one epoch to choose, so that networks are the same whatever the uncertainty about them."""
+
+
+@takes_long
+def test_doubled_deviations_are_a_quarter_of_the_batch_size(monkeypatch):
+    """What MCBN samples is said in `MCBN.distribution` alone: a unit follows it, in every score, as theory has it."""
+    monkeypatch.setitem(presets.PRESETS, "forced", FORCED)
+    plain = unit.run("forced", "toy", "bn", 16.0, "cpu")
+    monkeypatch.setattr(bn.MCBN, "distribution", lambda _, deviations: Empirical(2 * deviations))
+    doubled = unit.run("forced", "toy", "bn", 16.0, "cpu")
+    # Twice the deviations are M' = M / 4: the curves are the same, two powers of two apart.
+    for now, before in zip(doubled["curve"][2:], plain["curve"], strict=False):
+        assert now["effective_batch_size"] == 4 * before["effective_batch_size"]
+        for name in ("cv_crps", "crps_mean", "normalised_crps_mean", "normalised_crps_error"):
+            assert now[name] == pytest.approx(before[name], rel=CLOSE, abs=CLOSE)
+    quarter = plain["curve"][MULTIPLES.index(0.25)]
+    for name in ("crps", "normalised_crps"):
+        now, before = (np.mean([row[name] for row in of(result, "MCBN")]) for result in (doubled, plain))
+        assert now == pytest.approx(quarter[f"{name}_mean"], rel=CLOSE, abs=CLOSE)
+        assert abs(now / before - 1) > 100 * CLOSE, "and another score than at M"
+    for name in ("BN", "GaussianBN", "GaussianBN rank 16", "StochasticBN", "DeepEnsemble"):
+        for now, before in zip(of(doubled, name), of(plain, name), strict=True):
+            changed = {key for key in before if now[key] != before[key]}
+            # Networks are chosen by MCBN's error, which is told of all that share them.
+            assert changed == (set() if name in ("BN", "DeepEnsemble") else {"cv_rmse"}), name
