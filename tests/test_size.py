@@ -26,7 +26,7 @@ BUDGET = {
     "posterior": 1_690,
     "predictive": 730,
     "report": 2_100,
-    "selection": 780,
+    "selection": 790,
     "shift": 380,
     "stacked": 2_470,
     "tabular": 3_560,

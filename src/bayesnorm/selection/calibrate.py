@@ -17,14 +17,14 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, TypeVar
 
 import torch
 from torch import Tensor
 
-from ..arguments import as_number, require_number, require_positive, require_seed, require_whole
+from ..arguments import require_number, require_seed, require_whole
 from ..engines import MonteCarlo
 from ..errors import BayesNormError, BayesNormWarning, NotFiniteError
 from ..likelihoods import Categorical, Gaussian, Likelihood, VarianceScaledCategorical
@@ -33,6 +33,7 @@ from ..likelihoods.real_targets import FixedScale
 from ..likelihoods.scales import require_moderate
 from ..network import Executable
 from ..posterior import DeterministicPosterior, Posterior, effective_batch_size, resized
+from .calibrate_arguments import require_batch_sizes, require_groups, require_noise, validation_cases
 from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs, require_scorable
 from .variance_scaled_temperature import fit_variance_scaled_temperature, significantly_better
 
@@ -109,17 +110,17 @@ def calibrate(
             their scores. Default: 20.
         seed: Seed of the samples. Default: 0.
     """
-    noise, sizes = require_noise(noise), _batch_sizes(batch_size)
+    noise, sizes = require_noise(noise), require_batch_sizes(batch_size)
     refinements = require_whole("refinements", refinements, 0)
     evidence = require_number("evidence", evidence, least=0)
-    cases = _cases(posterior, x, y, folds)
+    cases = validation_cases(posterior, x, y, folds)
     if not isinstance(noise, bool) and isinstance(cases[0][1], Tensor):
         power = 2 if isinstance(posterior.likelihood, Gaussian) else 1
         require_moderate("noise", noise, torch.promote_types(cases[0][1].dtype, torch.float32), power=power)
     MonteCarlo(posterior.default_samples if samples is None else samples)
     if noise is True and sizes in (True, None) and isinstance(posterior.likelihood, VarianceScaledCategorical):
         posterior = posterior.with_likelihood(posterior.likelihood.plain)  # the slope is fitted again below
-    search = _Search(posterior, samples, score, noise, refinements, require_seed(seed), _groups(groups))
+    search = _Search(posterior, samples, score, noise, refinements, require_seed(seed), require_groups(groups))
     search.require_groups()
     require_scorable(cases, posterior.likelihood, score, seed)
     size = effective_batch_size(posterior)
@@ -356,63 +357,3 @@ def _guarded(candidates: Sequence[_Candidate], evidence: float) -> _Candidate:
     if best.rows is None or calmest.rows is None:  # candidates without finite outputs have no scores per example
         return best
     return best if significantly_better(calmest.rows, best.rows, evidence) else calmest
-
-
-def require_noise(noise: Any) -> bool | Between:
-    """Return whether, or in which range, the noise is fitted; raise an error for anything else."""
-    if isinstance(noise, bool):
-        return noise
-    ends = [as_number(end) for end in noise] if isinstance(noise, tuple | list) else []
-    if len(ends) == 2 and ends[0] is not None and ends[1] is not None and 0 < ends[0] < ends[1] < math.inf:
-        return ends[0], ends[1]
-    raise BayesNormError(f"noise must be True, False or (low, high), two positive numbers, got {noise!r}.")
-
-
-def _batch_sizes(batch_size: Any) -> bool | list[float] | None:
-    if batch_size is None or isinstance(batch_size, bool):
-        return batch_size
-    several = isinstance(batch_size, Iterable) and not isinstance(batch_size, str)
-    sizes = [require_positive("batch_size", size) for size in batch_size] if several else []
-    if not sizes:
-        raise BayesNormError(
-            f"batch_size must be True, False or several numbers, such as [16, 32, 64], got {batch_size!r}."
-        )
-    return sizes
-
-
-def _groups(groups: Sequence[int] | Tensor | None) -> Tensor | None:
-    if groups is None:
-        return None
-    try:
-        found = torch.as_tensor(groups if isinstance(groups, Tensor) else [*groups]).cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise BayesNormError(f"groups must be a whole number for each network, got {groups!r}.") from error
-    if found.dim() != 1 or found.is_floating_point() or len(found) == 0:
-        raise BayesNormError(f"groups must be a whole number for each network, got {groups!r}.")
-    return found.unique(return_inverse=True)[1]
-
-
-def _cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case] | None) -> list[Case]:
-    if not isinstance(posterior, Posterior):
-        raise BayesNormError(
-            "posterior must be the result of a method's fit, or deterministic(model, likelihood), got "
-            f"{type(posterior).__name__}."
-        )
-    if (folds is None) == (x is None or y is None):
-        raise BayesNormError(
-            "calibrate needs validation data exactly once. Pass x and y, or folds=[(posterior, x, y), ...]."
-        )
-    if folds is None:
-        return [(posterior, posterior.executable.input(x), y)]
-    if not isinstance(folds, Iterable):
-        raise BayesNormError(f"folds must be [(posterior, x, y), ...], got {type(folds).__name__}.")
-    cases = []
-    for number, fold in enumerate(folds):
-        if not isinstance(fold, tuple | list) or len(fold) != 3 or not isinstance(fold[0], Posterior):
-            raise BayesNormError(f"folds[{number}] must be (posterior, x, y), got {type(fold).__name__}.")
-        if (effective_batch_size(fold[0]) is None) != (effective_batch_size(posterior) is None):
-            raise BayesNormError(f"folds[{number}] has another kind of posterior than the one to calibrate.")
-        cases.append((fold[0], fold[0].executable.input(fold[1]), fold[2]))
-    if not cases:
-        raise BayesNormError("folds is empty. Pass one (posterior, x, y) per fold.")
-    return cases

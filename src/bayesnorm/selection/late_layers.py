@@ -15,7 +15,8 @@ from ..engines import MonteCarlo
 from ..errors import BayesNormError
 from ..likelihoods.classes import ClassTargets
 from ..posterior import BatchNormPosterior, DeterministicPosterior, Posterior
-from .calibrate import EVIDENCE, calibrate, require_noise
+from .calibrate import EVIDENCE, calibrate
+from .calibrate_arguments import require_noise
 from .scored_outputs import Score, mean_score, require_scorable
 
 TIMED_ROWS, REPEATS = 64, 5

@@ -1,0 +1,78 @@
+"""Check the arguments of `calibrate`: where to search the noise and M', groups of networks, and validation data."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Iterable, Sequence
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from ..arguments import as_number, require_positive
+from ..errors import BayesNormError
+from ..posterior import Posterior, effective_batch_size
+from .scored_outputs import Between, Case
+
+
+def require_noise(noise: Any) -> bool | Between:
+    """Return whether, or in which range, the noise is fitted; raise an error for anything else."""
+    if isinstance(noise, bool):
+        return noise
+    ends = [as_number(end) for end in noise] if isinstance(noise, tuple | list) else []
+    if len(ends) == 2 and ends[0] is not None and ends[1] is not None and 0 < ends[0] < ends[1] < math.inf:
+        return ends[0], ends[1]
+    raise BayesNormError(f"noise must be True, False or (low, high), two positive numbers, got {noise!r}.")
+
+
+def require_batch_sizes(batch_size: Any) -> bool | list[float] | None:
+    """Return where to search M': everywhere (True), nowhere (False), these sizes, or by default (None)."""
+    if batch_size is None or isinstance(batch_size, bool):
+        return batch_size
+    several = isinstance(batch_size, Iterable) and not isinstance(batch_size, str)
+    sizes = [require_positive("batch_size", size) for size in batch_size] if several else []
+    if not sizes:
+        raise BayesNormError(
+            f"batch_size must be True, False or several numbers, such as [16, 32, 64], got {batch_size!r}."
+        )
+    return sizes
+
+
+def require_groups(groups: Sequence[int] | Tensor | None) -> Tensor | None:
+    """Return the group of each network, numbered from 0; None without groups."""
+    if groups is None:
+        return None
+    try:
+        labels = torch.as_tensor(groups if isinstance(groups, Tensor) else [*groups]).cpu()
+    except (TypeError, ValueError, RuntimeError) as error:
+        raise BayesNormError(f"groups must be a whole number for each network, got {groups!r}.") from error
+    if labels.dim() != 1 or labels.is_floating_point() or len(labels) == 0:
+        raise BayesNormError(f"groups must be a whole number for each network, got {groups!r}.")
+    return labels.unique(return_inverse=True)[1]
+
+
+def validation_cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case] | None) -> list[Case]:
+    """Return the validation data as (posterior, x, y), one for each fold."""
+    if not isinstance(posterior, Posterior):
+        raise BayesNormError(
+            "posterior must be the result of a method's fit, or deterministic(model, likelihood), got "
+            f"{type(posterior).__name__}."
+        )
+    if (folds is None) == (x is None or y is None):
+        raise BayesNormError(
+            "calibrate needs validation data exactly once. Pass x and y, or folds=[(posterior, x, y), ...]."
+        )
+    if folds is None:
+        return [(posterior, posterior.executable.input(x), y)]
+    if not isinstance(folds, Iterable):
+        raise BayesNormError(f"folds must be [(posterior, x, y), ...], got {type(folds).__name__}.")
+    cases = []
+    for number, fold in enumerate(folds):
+        if not isinstance(fold, tuple | list) or len(fold) != 3 or not isinstance(fold[0], Posterior):
+            raise BayesNormError(f"folds[{number}] must be (posterior, x, y), got {type(fold).__name__}.")
+        if (effective_batch_size(fold[0]) is None) != (effective_batch_size(posterior) is None):
+            raise BayesNormError(f"folds[{number}] has another kind of posterior than the one to calibrate.")
+        cases.append((fold[0], fold[0].executable.input(fold[1]), fold[2]))
+    if not cases:
+        raise BayesNormError("folds is empty. Pass one (posterior, x, y) per fold.")
+    return cases
