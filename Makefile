@@ -35,7 +35,7 @@ COMPILE := $(BIN)/python -m compileall -q -j 0 -x '/tests?/' .venv/lib >/dev/nul
 quickstart: .venv/.tables ## From a table to a report in about a minute: 569 tumours, benign or malignant?
 	@mkdir -p out
 	$(BIN)/bayesnorm data csv sklearn:breast_cancer --out out/breast_cancer.csv --force
-	$(BIN)/bayesnorm fit out/breast_cancer.csv --target target --out out/breast_cancer --force
+	$(BIN)/bayesnorm fit out/breast_cancer.csv --target target --out out/breast_cancer --fast --force
 
 lint: .venv/.installed ## Check style and format
 	$(BIN)/ruff check .

@@ -44,7 +44,7 @@ COMMANDS = {
 
 # What `make quickstart` runs; README.md shows the output.
 QUICKSTART_TABLE = "data csv sklearn:breast_cancer --out breast_cancer.csv"
-QUICKSTART = "fit breast_cancer.csv --target target --out breast_cancer"
+QUICKSTART = "fit breast_cancer.csv --target target --out breast_cancer --fast"
 
 DISTRICTS = {"Old Town": 15.0, "Mill Quarter": 12.5, "Hillside": 11.0, "Station": 10.0}
 
