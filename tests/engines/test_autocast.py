@@ -32,8 +32,7 @@ METHODS = [
     bn.GaussianBN(batch_size=8),
     bn.GaussianBN(batch_size=8, states=12, rank=4),
 ]
-ENGINES = [bn.MonteCarlo(8), bn.SigmaPoints(4), bn.SigmaPoints(40), bn.Delta()]
-CASES = [*((engine, outputs) for engine in ENGINES for outputs in (1, 3)), (bn.Delta(), 20)]
+CASES = [(bn.MonteCarlo(8), 1), (bn.SigmaPoints(4), 3), (bn.SigmaPoints(40), 1), (bn.Delta(), 3), (bn.Delta(), 20)]
 """Only Delta runs another way where outputs are many: in forward mode."""
 
 

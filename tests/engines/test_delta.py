@@ -246,8 +246,9 @@ def test_a_reusing_layer_that_is_not_drawn_does_no_harm():
 
 
 @pytest.mark.parametrize("outputs", [1, 8], ids=["reverse", "forward"])
-@pytest.mark.parametrize("context", [torch.no_grad, torch.enable_grad, torch.inference_mode])
-@pytest.mark.parametrize("requires_grad", [True, False])
+@pytest.mark.parametrize(
+    ("context", "requires_grad"), [(torch.no_grad, True), (torch.enable_grad, False), (torch.inference_mode, True)]
+)
 def test_contexts_change_nothing_and_no_gradient_stays(context, requires_grad, outputs, snapshot):
     model = network(outputs).requires_grad_(requires_grad)
     x = rows(4, 3, seed=1)

@@ -19,19 +19,11 @@ def posterior():
     return bn.MCBN(batch_size=8, states=8).fit(model, X)
 
 
-BAD = {
-    "too few columns": X[:, :3],
-    "one row without its axis": X[0],
-    "whole numbers": torch.ones(3, 6, dtype=torch.long),
-    "stacked inputs": torch.stack([X, X]),
-}
-
-
-@pytest.mark.parametrize("kind", BAD)
 @pytest.mark.parametrize("engine", [bn.MonteCarlo(4), bn.SigmaPoints(2), bn.Delta()], ids=lambda e: type(e).__name__)
-def test_inputs_that_the_network_does_not_take(posterior, kind, engine):
-    with pytest.raises(InputError, match=r"x: the network's forward failed on input of shape .*Pass input"):
-        posterior.predict(BAD[kind], engine)
+def test_inputs_that_the_network_does_not_take(posterior, engine):
+    for x in (X[:, :3], X[0], torch.ones(3, 6, dtype=torch.long), torch.stack([X, X])):
+        with pytest.raises(InputError, match=r"x: the network's forward failed on input of shape .*Pass input"):
+            posterior.predict(x, engine)
 
 
 class Views(nn.Module):

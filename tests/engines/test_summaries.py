@@ -201,20 +201,17 @@ def test_tiles_of_gaussian_and_multi_task_predictions(pooled):
     torch.testing.assert_close(tiled["label"].entropy, whole["label"].entropy, **CLOSE)
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_options_that_do_not_work(fitted):
+    for options, message in (
         ({"keep": "all"}, r'keep must be "samples" or "summary", got .all.'),
         ({"tile": 8}, r'tile is given with keep="samples". Use .*keep="summary"'),
         ({"overlap": 8}, r"overlap is given without tile"),
         ({"keep": "summary", "tile": 0}, r"tile must be .*got 0"),
         ({"keep": "summary", "tile": (8, 8, 8)}, r"tile must be .*got \(8, 8, 8\)"),
         ({"keep": "summary", "tile": 8, "overlap": 8}, r"overlap must be a whole number from 0 to 7.* got 8"),
-    ],
-)
-def test_options_that_do_not_work(fitted, options, message):
-    with pytest.raises(bn.BayesNormError, match=message):
-        fitted.predict(torch.randn(2, 2, 12, 12), **options)
+    ):
+        with pytest.raises(bn.BayesNormError, match=message):
+            fitted.predict(torch.randn(2, 2, 12, 12), **options)
 
 
 def test_tiles_are_for_images(regression):

@@ -11,34 +11,28 @@ import bayesnorm as bn
 from bayesnorm.errors import InputError
 
 
-def test_probabilities_are_the_mean_softmax():
-    f = torch.randn(5, 4, 3, dtype=torch.float64)
-    predictive = bn.Categorical().predictive(f)
-    np.testing.assert_allclose(predictive.probs, softmax(f.numpy(), axis=2).mean(0), rtol=1e-12)
+def test_temperature_divides_the_logits():
+    for temperature in (
+        0.5,
+        1.0,
+        3.0,
+    ):
+        f = torch.randn(5, 4, 3, dtype=torch.float64)
+        predictive = bn.Categorical(temperature).predictive(f)
+        np.testing.assert_allclose(predictive.probs, softmax(f.numpy() / temperature, axis=2).mean(0), rtol=1e-12)
 
 
-@pytest.mark.parametrize("temperature", [0.5, 1.0, 3.0])
-def test_temperature_divides_the_logits(temperature):
-    f = torch.randn(5, 4, 3, dtype=torch.float64)
-    predictive = bn.Categorical(temperature).predictive(f)
-    np.testing.assert_allclose(predictive.probs, softmax(f.numpy() / temperature, axis=2).mean(0), rtol=1e-12)
-
-
-def test_a_higher_temperature_means_more_uncertainty():
-    f = torch.randn(5, 40, 3, dtype=torch.float64)
-    entropies = [bn.Categorical(t).predictive(f).expected_entropy for t in (0.25, 1.0, 4.0)]
-    assert (entropies[0] < entropies[1]).all()
-    assert (entropies[1] < entropies[2]).all()
-
-
-@pytest.mark.parametrize("shape", [(5, 4), (5, 4, 1)])
-def test_a_single_logit_is_that_of_class_one(shape):
-    f = torch.randn(shape, dtype=torch.float64)
-    predictive = bn.Categorical(2.0).predictive(f)
-    assert predictive.probs.shape == (4, 2)
-    ones = expit(f.reshape(5, 4).numpy() / 2.0).mean(0)
-    np.testing.assert_allclose(predictive.probs[:, 1], ones, rtol=1e-12)
-    np.testing.assert_allclose(predictive.probs[:, 0], 1 - ones, rtol=1e-10)
+def test_a_single_logit_is_that_of_class_one():
+    for shape in (
+        (5, 4),
+        (5, 4, 1),
+    ):
+        f = torch.randn(shape, dtype=torch.float64)
+        predictive = bn.Categorical(2.0).predictive(f)
+        assert predictive.probs.shape == (4, 2)
+        ones = expit(f.reshape(5, 4).numpy() / 2.0).mean(0)
+        np.testing.assert_allclose(predictive.probs[:, 1], ones, rtol=1e-12)
+        np.testing.assert_allclose(predictive.probs[:, 0], 1 - ones, rtol=1e-10)
 
 
 def test_a_single_logit_per_pixel():
@@ -48,14 +42,6 @@ def test_a_single_logit_per_pixel():
     np.testing.assert_allclose(predictive.probs[:, 1], expit(f[:, :, 0].numpy()).mean(0), rtol=1e-12)
 
 
-def test_pixels_are_rows():
-    f = torch.randn(5, 4, 3, 6, 7, dtype=torch.float64)
-    pixels = bn.Categorical().predictive(f)
-    flat = bn.Categorical().predictive(f.movedim(2, -1).reshape(5, -1, 3))
-    for name in ("entropy", "expected_entropy", "mutual_information", "confidence", "label"):
-        torch.testing.assert_close(getattr(pixels, name).flatten(), getattr(flat, name))
-
-
 def test_logits_far_apart_stay_finite():
     f = torch.tensor([[[1e4, -1e4, 0.0]], [[-1e4, 1e4, 0.0]]], dtype=torch.float32)
     predictive = bn.Categorical().predictive(f)
@@ -63,12 +49,6 @@ def test_logits_far_apart_stay_finite():
         assert torch.isfinite(getattr(predictive, name)).all(), name
     torch.testing.assert_close(predictive.mutual_information, torch.tensor([2.0]).log())
     assert torch.isfinite(predictive.log_prob([0])).all()
-
-
-@pytest.mark.parametrize("temperature", [0, -1, float("nan"), float("inf"), "hot", None])
-def test_bad_temperatures(temperature):
-    with pytest.raises(bn.BayesNormError, match=r"^temperature "):
-        bn.Categorical(temperature)
 
 
 def test_outputs_without_rows():
@@ -81,7 +61,3 @@ def test_pixels_the_other_way_round_are_refused():
     with pytest.raises(InputError, match=r"y has shape \(2, 6, 4\). Pass whole class numbers of shape \(2, 4, 6\)"):
         bn.Categorical().loss(f, y.mT)
     torch.testing.assert_close(bn.Categorical().loss(f, y[:, None]), bn.Categorical().loss(f, y))
-
-
-def test_numbers_of_other_kinds():
-    assert bn.Categorical(np.float32(2)) == bn.Categorical(2.0)

@@ -31,17 +31,24 @@ def test_every_likelihood_has_a_case(all_cases):
     assert all(getattr(bn, cls.__name__) is cls for cls in concrete)
 
 
-def test_it_is_frozen_and_what_its_config_says(vector_case):
+def test_it_is_frozen_and_kept_in_its_config_and_in_files(vector_case, tmp_path):
     likelihood = vector_case.likelihood
-    again = likelihood_from(json.loads(json.dumps(likelihood.config())))
-    assert again == likelihood
-    assert hash(again) == hash(likelihood)
+    model = nn.Linear(2, 2)
+    bn.deterministic(model, likelihood).save(tmp_path / "posterior")
+    for again in (
+        likelihood_from(json.loads(json.dumps(likelihood.config()))),
+        bn.load(tmp_path / "posterior", model).likelihood,
+    ):
+        assert again == likelihood
+        assert hash(again) == hash(likelihood)
     with pytest.raises(AttributeError):
         likelihood.axis = 3
 
 
 def test_its_own_noise_changes_nothing(case):
     likelihood, f, y = case.likelihood, case.f(1)[0], case.y()
+    with pytest.raises(InputError, match=r"^y "):
+        likelihood.loss(f, torch.zeros(4, 1))
     assert (likelihood.noise > 0).all()
     again = likelihood.with_noise(likelihood.noise)
     assert type(again) is type(likelihood)
@@ -108,20 +115,13 @@ def test_uncertainty_splits_into_its_parts(case):
             assert (own.mutual_information > 0).all()
 
 
-def test_samples_may_have_weights(vector_case):
-    case = vector_case
+def test_samples_may_have_weights_and_rows_are_independent(vector_case):
+    case, rows = vector_case, [3, 1]
     f, y = case.f(3), case.y()
-    weighted = case.likelihood.predictive(f, torch.tensor([1.0, 0.0, 3.0]))
-    repeated = case.likelihood.predictive(f[[0, 2, 2, 2]])
-    torch.testing.assert_close(weighted.log_prob(y), repeated.log_prob(y))
-
-
-def test_rows_are_independent(vector_case):
-    case = vector_case
-    f, y = case.f(), case.y()
-    rows = [3, 1]
-    whole, some = (case.likelihood.predictive(g).log_prob(t) for g, t in [(f, y), (f[:, rows], y[rows])])
-    torch.testing.assert_close(whole[rows], some)
+    weighted = case.likelihood.predictive(f, torch.tensor([1.0, 0.0, 3.0])).log_prob(y)
+    repeated = f[[0, 2, 2, 2]]
+    torch.testing.assert_close(weighted, case.likelihood.predictive(repeated).log_prob(y))
+    torch.testing.assert_close(weighted[rows], case.likelihood.predictive(repeated[:, rows]).log_prob(y[rows]))
 
 
 def test_pixels_are_rows(map_case):
@@ -167,8 +167,15 @@ def test_gradients_are_finite_at_extreme_outputs(vector_case):
 
 
 def test_derivatives_are_right(vector_case):
-    f, y = vector_case.f(1)[0].requires_grad_(), vector_case.y()
-    assert torch.autograd.gradcheck(lambda g: vector_case.likelihood.loss(g, y), (f,))
+    """By the outputs, and by noise that is learned."""
+    f, y = vector_case.f(1)[0], vector_case.y()
+    assert torch.autograd.gradcheck(lambda g: vector_case.likelihood.loss(g, y), (f.clone().requires_grad_(),))
+    noise = bn.LearnedNoise(vector_case.likelihood).double()
+
+    def loss(log_noise):
+        return torch.func.functional_call(noise, {"log_noise": log_noise}, (f, y))
+
+    assert torch.autograd.gradcheck(loss, ((0.1 * torch.ones_like(noise.log_noise)).requires_grad_(),))
 
 
 def test_samples_have_the_density(real_case):
@@ -239,19 +246,6 @@ def test_calibrating_is_never_worse(vector_case):
     assert plain.items() <= found.likelihood.config().items()
 
 
-def test_a_posterior_keeps_it(vector_case, tmp_path):
-    likelihood = vector_case.likelihood
-    model = nn.Linear(2, 2)
-    bn.deterministic(model, likelihood).save(tmp_path / "posterior")
-    assert bn.load(tmp_path / "posterior", model).likelihood == likelihood
-
-
-def test_targets_of_another_shape(case):
-    for shape in ((5, 7), (4, 1), (5, 2, 2)):
-        with pytest.raises(InputError, match=r"^y "):
-            case.likelihood.loss(case.f(1)[0], torch.zeros(shape))
-
-
 def test_targets_in_any_container(vector_case):
     case = vector_case
     f, y = case.f(dtype=torch.float32)[0], case.y()
@@ -260,5 +254,6 @@ def test_targets_in_any_container(vector_case):
         torch.testing.assert_close(case.likelihood.loss(f, given), expected, check_dtype=False, rtol=1e-4, atol=1e-4)
         found = case.likelihood.predictive(f[None]).log_prob(given)
         assert found.sum().item() / len(f) == pytest.approx(-float(expected), rel=1e-4, abs=1e-4)
-    with pytest.raises(InputError, match=r"^y "):
-        case.likelihood.loss(f, torch.tensor(1.0))
+    for shape in ((), (5, 7), (4, 1), (5, 2, 2)):
+        with pytest.raises(InputError, match=r"^y "):
+            case.likelihood.loss(f, torch.zeros(shape))

@@ -30,10 +30,9 @@ def learn(likelihood, x, y, outputs=1, **options):
     return model, noise
 
 
-@pytest.mark.parametrize("start", [1.0, 0.1])
-def test_a_variance_becomes_the_mean_squared_error(start):
+def test_a_variance_becomes_the_mean_squared_error():
     x, y = data()
-    model, noise = learn(bn.Gaussian(start), x, y)
+    model, noise = learn(bn.Gaussian(0.1), x, y)
     likelihood = noise.likelihood()
     assert isinstance(likelihood, bn.Gaussian)
     mse = (y - model(x)).square().mean().item()
@@ -61,25 +60,19 @@ def test_other_numbers_of_a_likelihood_stay():
     assert bn.LearnedNoise(bn.Categorical(2.0, ignore_index=-1)).likelihood().ignore_index == -1
 
 
-def test_derivatives_are_right(vector_case):
-    f, y = vector_case.f(1)[0], vector_case.y()
-    noise = bn.LearnedNoise(vector_case.likelihood).double()
-
-    def loss(log_noise):
-        return torch.func.functional_call(noise, {"log_noise": log_noise}, (f, y))
-
-    start = (0.1 * torch.ones_like(noise.log_noise)).requires_grad_()
-    assert torch.autograd.gradcheck(loss, (start,))
-
-
-@pytest.mark.parametrize("log_noise", [-1e4, -60.0, 60.0, 1e4])
-def test_extremes_are_finite(log_noise):
-    noise = bn.LearnedNoise(bn.Gaussian())
-    nn.init.constant_(noise.log_noise, log_noise)
-    noise(torch.zeros(3, 1), torch.ones(3, 1)).backward()
-    assert torch.isfinite(noise.log_noise.grad)
-    assert noise.log_noise.grad != 0
-    assert noise.likelihood().precision > 0
+def test_extremes_are_finite():
+    for log_noise in (
+        -1e4,
+        -60.0,
+        60.0,
+        1e4,
+    ):
+        noise = bn.LearnedNoise(bn.Gaussian())
+        nn.init.constant_(noise.log_noise, log_noise)
+        noise(torch.zeros(3, 1), torch.ones(3, 1)).backward()
+        assert torch.isfinite(noise.log_noise.grad)
+        assert noise.log_noise.grad != 0
+        assert noise.likelihood().precision > 0
 
 
 def test_the_best_epochs_noise_is_kept_with_the_network():
@@ -105,7 +98,11 @@ def test_a_posterior_takes_what_was_learned(regression):
     torch.testing.assert_close(posterior.predict(regression.new_x).aleatoric, torch.full((6, 1), 0.25))
 
 
-@pytest.mark.parametrize("given", [None, 3.0, bn.Gaussian])
-def test_what_is_no_likelihood(given):
-    with pytest.raises(bn.BayesNormError, match=r"^likelihood "):
-        bn.LearnedNoise(given)
+def test_what_is_no_likelihood():
+    for given in (
+        None,
+        3.0,
+        bn.Gaussian,
+    ):
+        with pytest.raises(bn.BayesNormError, match=r"^likelihood "):
+            bn.LearnedNoise(given)

@@ -133,19 +133,16 @@ def test_delta_is_closed_where_every_task_is():
     assert bn.MultiTask(TASKS).gaussian_predictive(f, variance) is None
 
 
-@pytest.mark.parametrize(
-    ("tasks", "said"),
-    [
+def test_bad_tasks():
+    for tasks, said in (
         ({}, "tasks must be a dict .* got {}"),
         (None, "tasks must be a dict .* got None"),
         ({"a": "Gaussian"}, r"tasks\['a'\] must be a likelihood or a pair .* got str"),
         ({"a": (bn.HeteroscedasticGaussian(), 1)}, "a whole number of at least 2"),
         ({"a": bn.MultiTask({"b": bn.Gaussian()})}, r"tasks\['a'\] must be .* got MultiTask"),
-    ],
-)
-def test_bad_tasks(tasks, said):
-    with pytest.raises(bn.BayesNormError, match=said):
-        bn.MultiTask(tasks)
+    ):
+        with pytest.raises(bn.BayesNormError, match=said):
+            bn.MultiTask(tasks)
 
 
 def test_outputs_and_targets_that_do_not_fit():

@@ -69,18 +69,3 @@ def test_engines_agree(posterior):
     moved = (drawn - plain).abs().max()
     assert (points - drawn).abs().max() < 0.3 * moved
     assert (delta - drawn).abs().max() < 0.3 * moved
-
-
-def test_saved_and_loaded(posterior, tmp_path):
-    x = noise(5, 3, seed=6)
-    posterior.save(tmp_path / "net.bayesnorm")
-    again = bn.load(tmp_path / "net.bayesnorm", posterior.model)
-    assert again.likelihood == LIKELIHOOD
-    torch.testing.assert_close(again.predict(x).probs, posterior.predict(x).probs)
-
-
-@pytest.mark.parametrize("given", [{"slope": -0.1}, {"slope": 11}, {"std": 0}, {"mean": math.nan}, {"mean": "x"}])
-def test_bad_numbers(given):
-    (name,) = given
-    with pytest.raises(bn.BayesNormError, match=f"^{name} must be"):
-        bn.VarianceScaledCategorical(1.0, **given)

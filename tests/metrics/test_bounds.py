@@ -49,11 +49,7 @@ def test_constant_variance_minimises_crps(error):
         assert scoringrules.crps_normal(error, 0.0, factor * math.sqrt(variance)).mean() > least
 
 
-def test_constant_variance_of_one_error_is_the_optimum_of_that_point():
-    assert metrics.constant_variance(torch.zeros(3), [2.0, -2.0, 2.0]).item() == pytest.approx(4 / math.log(2))
-
-
-@settings(max_examples=50)
+@settings(max_examples=30)
 @given(st.lists(st.floats(-10, 10), min_size=1, max_size=30), st.floats(-12, 12))
 def test_constant_variance_solves_its_equation_in_any_unit(errors, exponent):
     error = 10**exponent * torch.tensor(errors, dtype=torch.float64)
@@ -131,7 +127,7 @@ def test_the_ends_of_the_normalised_scale(make_gaussian):
     assert metrics.normalised_crps(make_gaussian(zero, 30.0), y, 2.0) < 0
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.integers(0, 10**6), st.floats(0.01, 100), st.floats(-100, 100))
 def test_normalised_scores_know_no_units(seed, factor, shift):
     generator = torch.Generator().manual_seed(seed)

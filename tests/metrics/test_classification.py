@@ -40,12 +40,6 @@ def test_nll_brier_accuracy_and_iou_equal_scikit_learn(make_classification):
     assert metrics.mean_iou(predictive, y).item() == pytest.approx(iou)
 
 
-def test_nll_is_the_mixtures_not_the_mean_of_the_samples(make_classification):
-    predictive, y = make_classification()
-    each = torch.stack([metrics.nll(ClassificationPredictive(one[None]), y) for one in predictive.log_probs])
-    assert metrics.nll(predictive, y) < (predictive.weights * each).sum()
-
-
 def reference_ece(confidence: np.ndarray, right: np.ndarray, bins: list[np.ndarray]) -> float:
     """The definition, bin by bin."""
     total = 0.0
@@ -55,21 +49,26 @@ def reference_ece(confidence: np.ndarray, right: np.ndarray, bins: list[np.ndarr
     return total
 
 
-@pytest.mark.parametrize("bins", [1, 7, 15])
-def test_ece_equals_its_definition(make_classification, bins):
-    predictive, y = make_classification(batch=300)
-    confidence, right = predictive.confidence.numpy(), (predictive.label == y).numpy()
-    edges = np.linspace(0, 1, bins + 1)
-    equal_width = [(confidence > low) & (confidence <= high) for low, high in itertools.pairwise(edges)]
-    assert metrics.ece(predictive, y, bins=bins).item() == pytest.approx(reference_ece(confidence, right, equal_width))
-    ranks = confidence.argsort().argsort()
-    equal_number = [(ranks * bins) // 300 == number for number in range(bins)]
-    adaptive = metrics.ece(predictive, y, bins=bins, adaptive=True).item()
-    if 300 % bins == 0:
-        assert adaptive == pytest.approx(reference_ece(confidence, right, equal_number))
-    assert metrics.ece(predictive, y, bins=bins, adaptive=True) == metrics.ece(
-        ClassificationPredictive(predictive.log_probs.flip(1), predictive.weights), y.flip(0), bins=bins, adaptive=True
-    )
+def test_ece_equals_its_definition(make_classification):
+    for bins in (1, 7, 15):
+        predictive, y = make_classification(batch=300)
+        confidence, right = predictive.confidence.numpy(), (predictive.label == y).numpy()
+        edges = np.linspace(0, 1, bins + 1)
+        equal_width = [(confidence > low) & (confidence <= high) for low, high in itertools.pairwise(edges)]
+        assert metrics.ece(predictive, y, bins=bins).item() == pytest.approx(
+            reference_ece(confidence, right, equal_width)
+        )
+        ranks = confidence.argsort().argsort()
+        equal_number = [(ranks * bins) // 300 == number for number in range(bins)]
+        adaptive = metrics.ece(predictive, y, bins=bins, adaptive=True).item()
+        if 300 % bins == 0:
+            assert adaptive == pytest.approx(reference_ece(confidence, right, equal_number))
+        assert metrics.ece(predictive, y, bins=bins, adaptive=True) == metrics.ece(
+            ClassificationPredictive(predictive.log_probs.flip(1), predictive.weights),
+            y.flip(0),
+            bins=bins,
+            adaptive=True,
+        )
 
 
 def test_ece_by_hand():
@@ -79,21 +78,16 @@ def test_ece_by_hand():
     assert metrics.ece(predictive, y, bins=10).item() == pytest.approx((2 * 0.4 + 0.2 + 0.4) / 4)
     # two bins of two: .6 and .8 both right, .9 and .9 half right
     assert metrics.ece(predictive, y, bins=2, adaptive=True).item() == pytest.approx((2 * 0.3 + 2 * 0.4) / 4)
-
-
-def test_the_last_bin_holds_the_certain():
+    # the last bin holds the certain; more adaptive bins than points
     assert metrics.ece(certain([[1.0, 0.0], [1.0, 0.0]]), [0, 1]).item() == pytest.approx(0.5)
+    few = certain([[0.9, 0.1], [0.3, 0.7]])
+    assert metrics.ece(few, [0, 0], bins=15, adaptive=True).item() == pytest.approx((0.1 + 0.7) / 2)
 
 
 def test_points_of_equal_confidence_share_an_adaptive_bin():
     predictive = certain([[0.7, 0.3]] * 6)
     for y in ([0, 0, 0, 1, 1, 1], [1, 0, 1, 0, 1, 0]):
         assert metrics.ece(predictive, y, bins=3, adaptive=True).item() == pytest.approx(0.2)
-
-
-def test_more_adaptive_bins_than_points():
-    predictive = certain([[0.9, 0.1], [0.3, 0.7]])
-    assert metrics.ece(predictive, [0, 0], bins=15, adaptive=True).item() == pytest.approx((0.1 + 0.7) / 2)
 
 
 def test_reliability_curve(make_classification):
@@ -122,35 +116,24 @@ def test_mean_iou_by_hand():
     assert metrics.mean_iou(predictive, [0, 0, 1, 2]).item() == pytest.approx((1 + 1 / 2 + 0) / 3)
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_pixels_are_points(make_classification, score):
-    predictive, y = make_classification(batch=6, pixels=(5, 4))
-    flat = ClassificationPredictive(predictive.log_probs.movedim(2, -1).flatten(1, 3), predictive.weights)
-    torch.testing.assert_close(score(predictive, y), score(flat, y.flatten()))
+def test_pixels_are_points(make_classification):
+    for score in SCORES:
+        predictive, y = make_classification(batch=6, pixels=(5, 4))
+        flat = ClassificationPredictive(predictive.log_probs.movedim(2, -1).flatten(1, 3), predictive.weights)
+        torch.testing.assert_close(score(predictive, y), score(flat, y.flatten()))
 
 
-@pytest.mark.parametrize("score", SCORES)
-def test_void_points_are_left_out(make_classification, score):
-    predictive, classes = make_classification(batch=6, pixels=(5, 4))
-    for void in (11, -1, 2):
-        y = torch.where(torch.rand(classes.shape, generator=torch.Generator().manual_seed(1)) < 0.3, void, classes)
-        keep = (y != void).flatten()
-        log_probs = predictive.log_probs.movedim(2, -1).flatten(1, 3)[:, keep]
-        expected = score(ClassificationPredictive(log_probs, predictive.weights), y.flatten()[keep])
-        torch.testing.assert_close(score(predictive, y, ignore_index=void), expected)
-
-
-@pytest.mark.parametrize("score", SCORES)
-def test_what_the_likelihood_leaves_out_is_left_out(make_classification, score):
-    for void in (0, 2, 11):
-        predictive, y = make_classification(batch=60)
-        y[::5] = void
-        y[1::7] = 9
-        own = ClassificationPredictive(predictive.log_probs, predictive.weights, ignore_index=void)
-        seen = (y != void) & (y != 9)
-        rest = ClassificationPredictive(predictive.log_probs[:, seen], predictive.weights)
-        torch.testing.assert_close(score(own, y, ignore_index=9), score(rest, y[seen]))
-        torch.testing.assert_close(score(own, torch.where(y == 9, void, y)), score(rest, y[seen]))
+def test_what_the_likelihood_leaves_out_is_left_out(make_classification):
+    for score in SCORES:
+        for void in (0, 2, 11):
+            predictive, y = make_classification(batch=60)
+            y[::5] = void
+            y[1::7] = 9
+            own = ClassificationPredictive(predictive.log_probs, predictive.weights, ignore_index=void)
+            seen = (y != void) & (y != 9)
+            rest = ClassificationPredictive(predictive.log_probs[:, seen], predictive.weights)
+            torch.testing.assert_close(score(own, y, ignore_index=9), score(rest, y[seen]))
+            torch.testing.assert_close(score(own, torch.where(y == 9, void, y)), score(rest, y[seen]))
 
 
 @pytest.mark.parametrize("score", SCORES)

@@ -25,14 +25,6 @@ def test_mixture_equals_the_papers_formula(make_regression):
     assert metrics.pll(paper, y).item() == pytest.approx(expected.mean(), rel=1e-12)
 
 
-def test_uneven_weights_and_scales(make_regression):
-    predictive, y = make_regression(shape=(15, 2))
-    density = stats.norm.pdf(y.numpy(), predictive.loc.numpy(), predictive.scale.numpy())
-    expected = np.log(np.tensordot(predictive.weights.numpy(), density, 1))
-    np.testing.assert_allclose(metrics.pll_points(predictive, y), expected, rtol=1e-10)
-    torch.testing.assert_close(metrics.pll_points(predictive, y), predictive.log_prob(y))
-
-
 def test_gaussian_form_has_the_matched_moments(make_regression):
     predictive, y = make_regression(shape=(15,))
     expected = stats.norm.logpdf(y.numpy(), predictive.mean.numpy(), predictive.std.numpy()).mean()
@@ -45,18 +37,20 @@ def test_other_noise_is_scored_by_its_own_density(make_gaussian, flat_noise):
     assert metrics.pll(predictive, [0.5, -1.0]).item() == pytest.approx(math.log(1 / 4))
 
 
-@pytest.mark.parametrize("form", ["gaussian", "mixture"])
-def test_zero_variance_is_floored(make_gaussian, form):
-    y = torch.tensor([1.0, 2.0], dtype=torch.float64)
-    certain = make_gaussian(y, 0.0)
-    floor = 0.04
-    assert metrics.pll(certain, y, form=form, floor=floor).item() == pytest.approx(-0.5 * math.log(2 * math.pi * floor))
-    assert metrics.pll(certain, y, form=form).item() == pytest.approx(-0.5 * math.log(2 * math.pi * 1e-12))
-    wrong = metrics.pll(certain, y + 0.1, form=form, floor=floor).item()
-    assert wrong == pytest.approx(stats.norm.logpdf(0.1, 0, 0.2))
+def test_zero_variance_is_floored(make_gaussian):
+    for form in ("gaussian", "mixture"):
+        y = torch.tensor([1.0, 2.0], dtype=torch.float64)
+        certain = make_gaussian(y, 0.0)
+        floor = 0.04
+        assert metrics.pll(certain, y, form=form, floor=floor).item() == pytest.approx(
+            -0.5 * math.log(2 * math.pi * floor)
+        )
+        assert metrics.pll(certain, y, form=form).item() == pytest.approx(-0.5 * math.log(2 * math.pi * 1e-12))
+        wrong = metrics.pll(certain, y + 0.1, form=form, floor=floor).item()
+        assert wrong == pytest.approx(stats.norm.logpdf(0.1, 0, 0.2))
 
 
-@settings(max_examples=60)
+@settings(max_examples=30)
 @given(st.floats(-30, 30), st.floats(1e-3, 30), st.floats(1e-2, 1e2), st.floats(-30, 30))
 def test_shift_changes_nothing_scale_subtracts_its_log_and_nothing_beats_the_optimum(y, std, factor, shift):
     zero, target = torch.zeros(2, 1, dtype=torch.float64), torch.tensor([y], dtype=torch.float64)

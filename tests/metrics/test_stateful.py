@@ -39,41 +39,31 @@ def test_without_torchmetrics_the_error_says_what_to_install(monkeypatch):
 def test_regression_scores_in_a_collection(make_regression):
     torchmetrics = pytest.importorskip("torchmetrics")
     predictive, y = make_regression(shape=(30, 2))
+    scores = {
+        "crps": (metrics.crps, {}),
+        "mixture": (metrics.crps, {"form": "mixture"}),
+        "pll": (metrics.pll, {}),
+        "rmse": (metrics.rmse, {}),
+        "mae": (metrics.mae, {}),
+        "coverage": (metrics.coverage, {"level": 0.5}),
+        "calibration": (metrics.quantile_calibration_error, {}),
+    }
+    expected = {name: score(predictive, y, **options) for name, (score, options) in scores.items()}
+    scores |= {"width": (metrics.width, {"level": 0.5}), "sharpness": (metrics.sharpness, {})}
+    expected |= {"width": metrics.width(predictive, 0.5), "sharpness": metrics.sharpness(predictive)}
     collection = torchmetrics.MetricCollection(
-        {
-            "crps": metrics.torchmetric(metrics.crps),
-            "mixture": metrics.torchmetric(metrics.crps, form="mixture"),
-            "pll": metrics.torchmetric(metrics.pll),
-            "rmse": metrics.torchmetric(metrics.rmse),
-            "mae": metrics.torchmetric(metrics.mae),
-            "coverage": metrics.torchmetric(metrics.coverage, level=0.5),
-            "width": metrics.torchmetric(metrics.width, level=0.5),
-            "sharpness": metrics.torchmetric(metrics.sharpness),
-            "calibration": metrics.torchmetric(metrics.quantile_calibration_error),
-        }
+        {name: metrics.torchmetric(score, **options) for name, (score, options) in scores.items()}
     )
     for _ in range(2):
         for start, stop in ((0, 7), (7, 8), (8, 30)):
             collection.update(rows(predictive, start, stop), y[start:stop])
         found = collection.compute()
-        expected = {
-            "crps": metrics.crps(predictive, y),
-            "mixture": metrics.crps(predictive, y, form="mixture"),
-            "pll": metrics.pll(predictive, y),
-            "rmse": metrics.rmse(predictive, y),
-            "mae": metrics.mae(predictive, y),
-            "coverage": metrics.coverage(predictive, y, 0.5),
-            "width": metrics.width(predictive, 0.5),
-            "sharpness": metrics.sharpness(predictive),
-            "calibration": metrics.quantile_calibration_error(predictive, y),
-        }
         for name, value in expected.items():
             assert found[name].item() == pytest.approx(value.item(), rel=1e-5), name
         collection.reset()
 
 
-@pytest.mark.parametrize("own", [None, 0, 13])
-@pytest.mark.parametrize("void", [None, 11])
+@pytest.mark.parametrize(("void", "own"), [(None, None), (11, 0), (None, 13)])
 def test_classification_scores_in_a_collection(make_classification, void, own):
     torchmetrics = pytest.importorskip("torchmetrics")
     predictive, y = make_classification(batch=12, pixels=(3, 2))

@@ -26,14 +26,6 @@ def test_any_number_of_samples_are_all_the_same(regression, reference):
     torch.testing.assert_close(outputs, reference(posterior.network, posterior.sample(5), regression.new_x))
 
 
-def test_save_and_load(classification, tmp_path):
-    posterior = bn.deterministic(classification.model, bn.Categorical(2.5))
-    posterior.save(tmp_path / "point")
-    loaded = bn.load(tmp_path / "point", classification.model)
-    assert loaded.likelihood == posterior.likelihood
-    assert torch.equal(loaded.predict(classification.new_x).probs, posterior.predict(classification.new_x).probs)
-
-
 def test_calibrating_it_is_softmax_with_temperature(classification):
     task = classification
     logits = task.model(task.x).detach().double()

@@ -40,11 +40,11 @@ def test_a_prediction_takes_every_member_once():
     torch.testing.assert_close(predictive.epistemic, outputs.var(0, correction=0))
 
 
-@pytest.mark.parametrize("n", [1, 3, 4, 7, 64])
-def test_samples_are_as_balanced_as_their_number_allows(n):
-    shares = shuffled_rounds(4, n, seed=1).bincount(minlength=4)
-    assert int(shares.max() - shares.min()) <= 1
-    assert not torch.equal(shuffled_rounds(4, 64, 1), shuffled_rounds(4, 64, 2))
+def test_samples_are_as_balanced_as_their_number_allows():
+    for n in (1, 3, 4, 7, 64):
+        shares = shuffled_rounds(4, n, seed=1).bincount(minlength=4)
+        assert int(shares.max() - shares.min()) <= 1
+        assert not torch.equal(shuffled_rounds(4, 64, 1), shuffled_rounds(4, 64, 2))
 
 
 @pytest.mark.parametrize("make", [mlp, convolutional])
@@ -72,7 +72,7 @@ def test_members_of_several_architectures(tmp_path):
         bn.load(tmp_path / "mixed", nn.ModuleList([mlp(7), mlp(8)]))
 
 
-@pytest.mark.parametrize("method", [bn.MCBN, bn.GaussianBN, bn.StochasticBN])
+@pytest.mark.parametrize("method", [bn.MCBN, bn.StochasticBN])
 def test_an_ensemble_of_bayesian_networks(method, reference, tmp_path):
     """Its samples carry both kinds of randomness: variance = spread between members + their own, by total variance."""
     members = [method(8, states=16).fit(mlp(seed), X) for seed in range(3)]
@@ -112,20 +112,10 @@ def test_calibrating_an_ensemble_reaches_its_members():
     assert found.predict(X).crps(y).mean() < posterior.predict(X).crps(y).mean()
 
 
-def test_a_likelihood_is_needed_for_plain_networks():
-    with pytest.raises(bn.BayesNormError, match=r"likelihood is needed for plain networks"):
-        bn.ensemble([mlp(0), mlp(1)])
-
-
-@pytest.mark.parametrize("members", [[], [mlp(0)]])
-def test_one_network_is_no_ensemble(members):
-    with pytest.raises(bn.BayesNormError, match=r"members must be a list of two or more .* got \d"):
-        bn.ensemble(members, bn.Gaussian())
-
-
-def test_outputs_of_other_shapes():
-    with pytest.raises(bn.BayesNormError, match="members return outputs of different shapes"):
-        bn.ensemble([mlp(0), nn.Linear(3, 2).double()], bn.Gaussian()).predict(X)
+def test_one_network_is_no_ensemble():
+    for members in ([], [mlp(0)]):
+        with pytest.raises(bn.BayesNormError, match=r"members must be a list of two or more .* got \d"):
+            bn.ensemble(members, bn.Gaussian())
 
 
 def test_an_ensemble_of_dropout_networks(reference):
@@ -141,3 +131,8 @@ def test_a_list_of_networks_is_for_ensembles_only(tmp_path):
     bn.MCBN(batch_size=8, states=4).fit(mlp(0), X).save(tmp_path / "one")
     with pytest.raises(bn.BayesNormError, match="model does not match the network that the posterior was fitted on"):
         bn.load(tmp_path / "one", nn.ModuleList([mlp(0), mlp(1)]))
+
+
+def test_a_likelihood_is_needed_for_plain_networks():
+    with pytest.raises(bn.BayesNormError, match=r"likelihood is needed for plain networks"):
+        bn.ensemble([mlp(0), mlp(1)])

@@ -19,7 +19,7 @@ def predictive(n=6, batch=5, classes=3, pixels=(), scale=2.0, seed=0, weights=No
     return bn.Categorical().predictive(f.to(dtype), weights)
 
 
-@settings(max_examples=80)
+@settings(max_examples=40)
 @given(st.integers(1, 8), st.integers(2, 6), st.floats(0, 60), st.integers(0, 10_000), st.booleans())
 def test_laws_of_entropy_and_variance(n, classes, scale, seed, weighted):
     weights = torch.arange(1.0, n + 1, dtype=torch.float64) if weighted else None
@@ -34,7 +34,7 @@ def test_laws_of_entropy_and_variance(n, classes, scale, seed, weighted):
     torch.testing.assert_close(p.probs.sum(1), torch.ones(5, dtype=torch.float64))
 
 
-@settings(max_examples=40)
+@settings(max_examples=20)
 @given(st.floats(0, 60), st.integers(0, 10_000))
 def test_mutual_information_is_never_negative_in_single_precision(scale, seed):
     p = predictive(scale=scale, seed=seed, dtype=torch.float32)
@@ -56,24 +56,16 @@ def test_samples_that_agree_have_no_mutual_information():
     assert p.epistemic.max() < 1e-30
 
 
-def test_certain_samples_that_disagree_are_all_mutual_information():
-    f = torch.full((2, 1, 2), -50.0, dtype=torch.float64)
-    f[0, 0, 0] = f[1, 0, 1] = 50.0
-    p = bn.Categorical().predictive(f)
-    torch.testing.assert_close(p.mutual_information, torch.tensor([2.0], dtype=torch.float64).log())
-    assert p.expected_entropy.max() < 1e-20
-
-
-@pytest.mark.parametrize("pixels", [(), (2,), (3, 2)])
-def test_log_prob_is_the_log_of_the_mean_probability(pixels):
-    p = predictive(pixels=pixels)
-    y = torch.randint(0, 3, (5, *pixels))
-    assert p.log_prob(y).shape == (5, *pixels)
-    expected = p.probs.gather(1, y[:, None])[:, 0].log()
-    torch.testing.assert_close(p.log_prob(y), expected)
-    torch.testing.assert_close(p.log_prob(y.numpy().astype(float)), expected)
-    torch.testing.assert_close(p.log_prob(y.to(torch.uint8)), expected)
-    torch.testing.assert_close(p.log_prob(y.tolist()), expected)
+def test_log_prob_is_the_log_of_the_mean_probability():
+    for pixels in ((), (2,), (3, 2)):
+        p = predictive(pixels=pixels)
+        y = torch.randint(0, 3, (5, *pixels))
+        assert p.log_prob(y).shape == (5, *pixels)
+        expected = p.probs.gather(1, y[:, None])[:, 0].log()
+        torch.testing.assert_close(p.log_prob(y), expected)
+        torch.testing.assert_close(p.log_prob(y.numpy().astype(float)), expected)
+        torch.testing.assert_close(p.log_prob(y.to(torch.uint8)), expected)
+        torch.testing.assert_close(p.log_prob(y.tolist()), expected)
 
 
 def test_labels_and_confidence():
@@ -83,38 +75,23 @@ def test_labels_and_confidence():
     assert torch.equal(p.mean, p.probs)
 
 
-@pytest.mark.parametrize("pixels", [(), (2, 2)])
-def test_samples_have_the_probabilities(pixels):
-    p = predictive(batch=2, pixels=pixels)
-    drawn = p.sample(20_000, seed=1)
-    assert drawn.shape == (20_000, 2, *pixels)
-    assert not drawn.is_floating_point()
-    for label in range(3):
-        share, prob = (drawn == label).double().mean(0), p.probs[:, label]
-        assert ((share - prob).abs() < 4.5 * (prob * (1 - prob) / 20_000).sqrt() + 1e-12).all()
-    assert torch.equal(drawn, p.sample(20_000, seed=1))
+def test_targets_of_another_shape():
+    for shape in ((4,), (5, 1), (1, 5), (5, 3), ()):
+        with pytest.raises(InputError, match=r"y has shape .* of shape \(5,\)"):
+            predictive().log_prob(torch.zeros(shape, dtype=torch.long))
 
 
-@pytest.mark.parametrize("shape", [(4,), (5, 1), (1, 5), (5, 3), ()])
-def test_targets_of_another_shape(shape):
-    with pytest.raises(InputError, match=r"y has shape .* of shape \(5,\)"):
-        predictive().log_prob(torch.zeros(shape, dtype=torch.long))
-
-
-@pytest.mark.parametrize(
-    ("y", "said"),
-    [
+def test_bad_targets():
+    for y, said in (
         ([0, 1, 2, 3, 0], r"y has classes from 0 to 3, but the network has classes 0 to 2"),
         ([0, 1, -1, 0, 0], r"y has classes from -1 to 1"),
         ([0.5, 1, 1, 1, 1], r"y has shape \(5,\) and torch.float64. Pass whole"),
         ([float("nan"), 1, 1, 1, 1], r"^y "),
         (["a", "b", "c", "d", "e"], r"^y "),
         (None, r"^y "),
-    ],
-)
-def test_bad_targets(y, said):
-    with pytest.raises(InputError, match=said):
-        predictive().log_prob(y)
+    ):
+        with pytest.raises(InputError, match=said):
+            predictive().log_prob(y)
 
 
 def test_the_log_probability_of_one_class_looks_at_no_other():

@@ -10,7 +10,15 @@ import torch
 import bayesnorm as bn
 from bayesnorm import active, metrics
 from bayesnorm.errors import InputError
-from bayesnorm.predictive import ClassificationSummary, RegressionSummary, RunningSummary, summarised
+from bayesnorm.predictive import (
+    ClassificationPredictive,
+    ClassificationSummary,
+    MultiTaskPredictive,
+    RegressionPredictive,
+    RegressionSummary,
+    RunningSummary,
+    summarised,
+)
 
 CLOSE = {"rtol": 1e-10, "atol": 1e-12}
 """Double precision: some tens of additions of numbers of order 1."""
@@ -49,22 +57,18 @@ def test_classes_added_up_with_weights():
     assert metrics.mean_iou(again, torch.zeros(5, 3)) == metrics.mean_iou(whole, torch.zeros(5, 3))
 
 
-@pytest.mark.parametrize(
-    "likelihood",
-    [bn.Gaussian(4.0), bn.HeteroscedasticLaplace(), bn.StudentT(df=1.5)],
-    ids=lambda likelihood: type(likelihood).__name__,
-)
-def test_real_targets_added_up_with_weights(likelihood):
-    f, y = 1e3 + outputs(2), torch.full((5, likelihood.target_columns(2)), 1e3, dtype=torch.float64)
-    f[:, :, 1] -= 1e3
-    whole, found = likelihood.predictive(f, WEIGHTS), added(likelihood, f, WEIGHTS)
-    assert isinstance(found, RegressionSummary)
-    for name in ("mean", "epistemic", "aleatoric", "variance", "std"):
-        torch.testing.assert_close(getattr(found, name), getattr(whole, name), rtol=1e-9, atol=1e-9, msg=name)
-    assert float(metrics.rmse(found, y)) == pytest.approx(float(metrics.rmse(whole, y)))
-    if torch.isfinite(whole.std).all():
-        for score in (metrics.gaussian_pll, metrics.crps):
-            assert float(score(found, y)) == pytest.approx(float(score(whole, y)))
+def test_real_targets_added_up_with_weights():
+    for likelihood in (bn.Gaussian(4.0), bn.HeteroscedasticLaplace(), bn.StudentT(df=1.5)):
+        f, y = 1e3 + outputs(2), torch.full((5, likelihood.target_columns(2)), 1e3, dtype=torch.float64)
+        f[:, :, 1] -= 1e3
+        whole, found = likelihood.predictive(f, WEIGHTS), added(likelihood, f, WEIGHTS)
+        assert isinstance(found, RegressionSummary)
+        for name in ("mean", "epistemic", "aleatoric", "variance", "std"):
+            torch.testing.assert_close(getattr(found, name), getattr(whole, name), rtol=1e-9, atol=1e-9, msg=name)
+        assert float(metrics.rmse(found, y)) == pytest.approx(float(metrics.rmse(whole, y)))
+        if torch.isfinite(whole.std).all():
+            for score in (metrics.gaussian_pll, metrics.crps):
+                assert float(score(found, y)) == pytest.approx(float(score(whole, y)))
 
 
 def test_what_a_summary_of_real_targets_cannot_say_is_refused():
@@ -119,3 +123,13 @@ def test_single_precision_stays_close_over_many_samples():
 def test_a_predictive_that_nobody_knows_has_no_summary():
     with pytest.raises(InputError, match=r"keep=.summary. supports .* a Odd"):
         summarised(type("Odd", (), {})())
+
+
+def test_a_predictive_shows_itself_in_one_line():
+    regression = RegressionPredictive(torch.tensor([1.0, 3.0])[:, None].expand(2, 5), torch.tensor(1.0))
+    shown = "mean 2, 2, 2, ...; std 1.414, 1.414, 1.414, ...; epistemic std 1, 1, 1, ..."
+    assert repr(regression) == f"RegressionPredictive((5,), 2 samples: {shown})"
+    classes = ClassificationPredictive(torch.tensor([[[0.25, 0.75]], [[0.25, 0.75]]]).log())
+    shown = "label 1; confidence 0.75; mutual information 0"
+    assert repr(classes) == f"ClassificationPredictive((1, 2), 2 samples: {shown})"
+    assert repr(MultiTaskPredictive({"depth": regression})) == f"MultiTaskPredictive(depth={regression!r})"
