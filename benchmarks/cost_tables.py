@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import statistics
 
-from bayesnorm.report.words import count
+from bayesnorm.words import format_count
 from benchmarks.markdown import table
 from benchmarks.results_files import hardware, read
 
@@ -44,7 +44,7 @@ def inference() -> str:
             ]
             what = "image" if network == "ResNet-32" else "row"
             parts.append(f"**{network}, {hardware(found['machine'])}**")
-            parts.append(table(["way of predicting", *(count(batch, what) for batch in batches)], lines))
+            parts.append(table(["way of predicting", *(format_count(batch, what) for batch in batches)], lines))
     return "\n\n".join(parts)
 
 

@@ -9,7 +9,7 @@ import re
 import statistics
 from collections.abc import Callable
 
-from bayesnorm.report.words import count
+from bayesnorm.words import format_count
 from benchmarks import (
     tabular as tabular_sets,
     tabular_class_models,
@@ -43,7 +43,8 @@ def methods() -> str:
     if found is None:
         return ""
     machine = found["machine"]
-    where = f"{machine['device']}, {count(machine['threads'], 'thread')}, torch {machine['torch']}, {machine['date']}"
+    threads = format_count(machine["threads"], "thread")
+    where = f"{machine['device']}, {threads}, torch {machine['torch']}, {machine['date']}"
     parts = [f"Means of {found['splits']} splits; gains with standard errors ({where}):"]
     head = [
         "method",
@@ -121,7 +122,7 @@ def tabular_parts() -> str:
         [words, *(f"{statistics.fmean(scores[name, model, n] for n in splits[name]):.4g}" for name in sets)]
         for model, words in PARTS.items()
     ]
-    return table(["CRPS", *(f"{name} ({count(len(splits[name]), 'split')})" for name in sets)], rows)
+    return table(["CRPS", *(f"{name} ({format_count(len(splits[name]), 'split')})" for name in sets)], rows)
 
 
 def tabular_pairs() -> str:

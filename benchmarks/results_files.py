@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 from pathlib import Path
 
-from bayesnorm.report.words import count
+from bayesnorm.words import format_count
 
 ROOT = Path(__file__).parent.parent
 
@@ -18,5 +18,5 @@ def read(name: str) -> dict | None:
 
 def hardware(machine: dict) -> str:
     """Return the machine, torch version and date of a results file as text."""
-    threads = f", {count(machine['threads'], 'thread')}" if "NVIDIA" not in machine["device"] else ""
+    threads = f", {format_count(machine['threads'], 'thread')}" if "NVIDIA" not in machine["device"] else ""
     return f"{machine['device']}{threads}, torch {machine['torch']}, {machine['date']}"

@@ -15,7 +15,7 @@ from matplotlib.colors import to_rgb
 from matplotlib.figure import Figure
 
 from bayesnorm.plots import SegmentationMaps
-from bayesnorm.plots.segmentation_maps import COLOURS, RIGHT, VOID, WRONG
+from bayesnorm.plots.segmentation_maps import CLASS_COLOURS, RIGHT, VOID, WRONG
 
 LOGITS = torch.randn(4, 2, 3, 6, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 PREDICTIVE = ClassificationPredictive(LOGITS.log_softmax(2))
@@ -68,7 +68,7 @@ def test_panels_show_them_side_by_side():
     np.testing.assert_allclose(errors.images[0].get_array()[0, :3], [to_rgb(VOID)] * 3)
     np.testing.assert_allclose(image.images[0].get_array(), MAPS.image)
     np.testing.assert_allclose(uncertainty.images[0].get_array(), MAPS.uncertainty)
-    colours = np.array([to_rgb(colour) for colour in COLOURS[:3]] + [to_rgb(VOID)])
+    colours = np.array([to_rgb(colour) for colour in CLASS_COLOURS[:3]] + [to_rgb(VOID)])
     np.testing.assert_allclose(label.images[0].get_array(), colours[MAPS.label])
     np.testing.assert_allclose(prediction.images[0].get_array(), colours[MAPS.prediction])
     names = [text.get_text() for text in given.get_legend().get_texts()]

@@ -109,3 +109,14 @@ def test_percent(share, text):
 def test_units():
     assert style.with_unit("error", "MPa") == "error (MPa)"
     assert style.with_unit("error", None) == "error"
+
+
+def test_axes_show_thousands_unless_somebody_says_otherwise():
+    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
+    ax = style.axes(None)
+    ax.plot([0, 50_000], [0, 1])
+    style.percent_axis(ax.yaxis)
+    style.axes(ax)
+    ax.get_figure().canvas.draw()
+    assert "20,000" in [label.get_text() for label in ax.get_xticklabels()]
+    assert "100 %" in [label.get_text() for label in ax.get_yticklabels()]

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from .. import files
 from ..errors import FileFormatError, InputError
-from ..metrics.checks import real_tensor
+from ..metrics import real_tensor
 from ..schema import FLOATS, Array, listed, mapping, one_of, record, refuse, require_tensors, text, whole
 
 KIND = "active-learner"

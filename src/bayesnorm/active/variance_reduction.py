@@ -19,9 +19,8 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..metrics.checks import check_regression, wide
-from ..predictive import Predictive, RegressionPredictive
-from ..predictive.base import weighted_mean
+from ..metrics import check_regression, wide
+from ..predictive import Predictive, RegressionPredictive, weighted_mean
 from .acquisitions import GreedyBatch, require_count
 from .scores import finite_noise
 

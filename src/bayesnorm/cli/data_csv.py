@@ -12,6 +12,7 @@ import typer
 
 from ..errors import quoted
 from ..files import write_bytes
+from ..words import format_count
 from .bundled_data import BUNDLED, load_bundled
 from .ending import UsageError
 from .output_files import SpreadsheetSafe, mark_formula, require_free
@@ -54,6 +55,4 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], out: Path
             stream.write(text.getvalue())
         return
     write_bytes(out, text.getvalue().encode())
-    from ..report import words
-
-    note(f"Wrote {words.count(len(rows), 'row')} and {words.count(len(columns), 'column')} to {out}.")
+    note(f"Wrote {format_count(len(rows), 'row')} and {format_count(len(columns), 'column')} to {out}.")

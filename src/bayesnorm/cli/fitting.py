@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BayesNormError
+from ..words import format_count
 from .file_columns import require_columns
 from .fit_options import FitOptions, Task
 from .held_out import FEW_ROWS, LEVEL, RowSplit, hold_out, predict_by_folds, predict_held_out
@@ -122,8 +123,6 @@ def _tell_once(tell: Tell) -> Tell:
 
 def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context: FitContext) -> dict[str, Any]:
     """Train on a table and fill the run folder; return the contents of its `run.json`."""
-    from ..report import words
-
     started = time.perf_counter()
     source = table.formats.file.source
     split = _split_rows(table, options)
@@ -132,7 +131,7 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
         context.tell(line)
     if len(split.test):
         context.tell(
-            f"Training on {words.count(len(train), 'row')}, with {words.count(len(split.test), 'row')} held out."
+            f"Training on {format_count(len(train), 'row')}, with {format_count(len(split.test), 'row')} held out."
         )
     model = _estimator(options, table.task, context.progress)
     model.fit(table.inputs.iloc[train], table.y[train], groups=split.groups)

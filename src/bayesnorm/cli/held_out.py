@@ -14,6 +14,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, quoted
+from ..words import format_count, format_date, were
 from .fit_options import Task
 from .predictions import prediction_frame
 
@@ -162,7 +163,6 @@ def predict_by_folds(model: Any, inputs: Any) -> HeldOutPredictions:
 
 def _hold_out_latest(time: RowOrder, fraction: float) -> RowSplit:
     """Hold out the latest rows; rows without a time are used for training."""
-    from ..report import words
     from ..tabular import dates
 
     when = dates.days(time.values).astype(np.float64)
@@ -171,12 +171,12 @@ def _hold_out_latest(time: RowOrder, fraction: float) -> RowSplit:
     _require_some(order[:rows], fraction, len(order))
     train, test = order[: len(order) - rows], order[len(order) - rows :]
     first = time.values[test[0]]
-    shown = dates.date_text(first) if dates.is_date(time.values) else f"{when[test[0]]:.10g}"
+    shown = format_date(first) if dates.is_date(time.values) else f"{when[test[0]]:.10g}"
     by = f" (by {time.name}, from {shown} on)" if time.name else " of the file"
-    messages = [f"The last {words.were(rows, 'row', by)} held out."]
+    messages = [f"The last {were(rows, 'row', by)} held out."]
     gaps = int(np.isnan(when).sum())
     if gaps:
-        messages.append(f"{words.were(gaps, 'row', f' without a value in {time.name}')} used for training.")
+        messages.append(f"{were(gaps, 'row', f' without a value in {time.name}')} used for training.")
     periods = np.empty(len(when), np.int64)
     periods[train] = np.arange(len(train)) * PERIODS // len(train)
     train = np.sort(train)
@@ -185,12 +185,10 @@ def _hold_out_latest(time: RowOrder, fraction: float) -> RowSplit:
 
 def _hold_out_groups(group: RowOrder, fraction: float, seed: int) -> RowSplit:
     """Hold out whole groups, chosen at random until they contain about the requested fraction of the rows."""
-    from ..report import words
-
     labels, numbers, sizes = np.unique(group.values.astype(str), return_inverse=True, return_counts=True)
     if len(labels) < 3:
         raise InputError(
-            f"--group: column {quoted(group.name)} has {words.count(len(labels), 'different value')}. Use a column "
+            f"--group: column {quoted(group.name)} has {format_count(len(labels), 'different value')}. Use a column "
             "with at least three groups."
         )
     order = np.random.default_rng(seed).permutation(len(labels))
@@ -200,16 +198,14 @@ def _hold_out_groups(group: RowOrder, fraction: float, seed: int) -> RowSplit:
         if not taken.any() or sizes[taken].sum() + sizes[number] / 2 <= wanted:
             taken[number] = True
     test = taken[numbers]
-    which = f" of {len(labels):,} by {group.name} ({words.count(int(test.sum()), 'row')})"
+    which = f" of {len(labels):,} by {group.name} ({format_count(int(test.sum()), 'row')})"
     train = np.flatnonzero(~test)
-    message = f"{words.were(int(taken.sum()), 'group', which)} held out."
+    message = f"{were(int(taken.sum()), 'group', which)} held out."
     return RowSplit(train, np.flatnonzero(test), group.values[train].astype(str), (message,))
 
 
 def _drop_new_classes(y: NDArray[Any], task: Task, split: RowSplit) -> RowSplit:
     """Drop held-out rows whose class does not occur in training."""
-    from ..report import words
-
     if task is not Task.classification:
         return split
     in_training = np.isin(y[split.test].astype(str), y[split.train].astype(str))
@@ -222,17 +218,15 @@ def _drop_new_classes(y: NDArray[Any], task: Task, split: RowSplit) -> RowSplit:
             "out other rows, with another --test-fraction, --time, --group or --holdout."
         )
     which = f" of class {quoted(new[0])}{' and others' if len(new) > 1 else ''}"
-    left_out = words.were(int((~in_training).sum()), "held-out row", which)
+    left_out = were(int((~in_training).sum()), "held-out row", which)
     message = f"{left_out} not tested, because no training row has this class."
     return RowSplit(split.train, split.test[in_training], split.groups, (*split.messages, message))
 
 
 def _require_some(test: RowNumbers, fraction: float, rows: int) -> None:
     if not len(test):
-        from ..report import words
-
         raise InputError(
-            f"--test-fraction: {fraction:g} of {words.count(rows, 'row')} is no row. Use a larger fraction."
+            f"--test-fraction: {fraction:g} of {format_count(rows, 'row')} is no row. Use a larger fraction."
         )
 
 

@@ -264,7 +264,7 @@ def _uninformative_columns(inputs: Any, protected: Collection[str]) -> dict[str,
 
 def _mostly_rare(name: str, column: Any) -> str:
     """Return a warning about a column of text with mostly rare categories; "" for any other column."""
-    from ..tabular.encoded_columns import CategoricalColumn
+    from ..tabular import CategoricalColumn
 
     rare = column[column.isin(CategoricalColumn.fit(name, column.to_numpy(object)).rare)]
     if len(rare) <= len(column) / 2:

@@ -12,6 +12,7 @@ from typing import Annotated, Any
 import typer
 
 from ..files import write_bytes
+from ..words import format_count
 from .ending import UsageError
 from .pages import WITHOUT_PAGE, can_write_pages, provenance_facts
 from .printing import note, show_json, show_pairs
@@ -85,7 +86,6 @@ def maps(
     from ..likelihoods import Categorical
     from ..maps import Entry, ImageFiles, MapSettings, image_files, load_network, map_images, read_settings
     from ..posterior import load
-    from ..report import words
 
     network, module = load_network(model, weights)
     if settings is None:
@@ -120,7 +120,7 @@ def maps(
     def progress(done: int, total: int) -> None:
         if not quiet:
             print(
-                f"\r{done} of {words.count(total, 'image')}",
+                f"\r{done} of {format_count(total, 'image')}",
                 end="\n" if done == total else "",
                 file=sys.stderr,
                 flush=True,
@@ -163,7 +163,7 @@ def _write_page(
     """Write the HTML page of the most uncertain images."""
     import numpy as np
 
-    from ..maps.page_pictures import mapped_image
+    from ..maps import mapped_image
     from ..report import MapsReport, Provenance, write_report
 
     counts = np.sum([image_map.counts for image_map in image_maps], axis=0)

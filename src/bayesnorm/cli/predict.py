@@ -10,6 +10,7 @@ from typing import Annotated, Any
 
 import typer
 
+from ..words import format_count
 from .drift import drift_as_json
 from .ending import UsageError
 from .file_columns import read_as_in_training, require_columns
@@ -123,7 +124,6 @@ def predict(
         require_not_input(out, file.source.path)
     if is_excel(out):
         load_openpyxl()  # raises an error before any work if openpyxl is missing
-    from ..report import words
     from ..tabular import load
 
     models = [load(folder / MODEL) for folder, _ in runs]
@@ -164,7 +164,7 @@ def predict(
         show_json({**summary, "level": level} if "regression" in tasks.values() else summary)
         return
     if out != STDOUT:
-        note(f"Wrote {words.count(rows, 'prediction')} to {out}.")
+        note(f"Wrote {format_count(rows, 'prediction')} to {out}.")
     if infinite:
         note(infinite_intervals_words(infinite, rows, level))
     if unusual:

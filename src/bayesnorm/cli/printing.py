@@ -14,6 +14,7 @@ from rich.table import Table
 from rich.text import Text
 
 from ..errors import shortened
+from ..words import format_number
 
 # Significant digits of a number.
 DIGITS = 4
@@ -91,9 +92,7 @@ def cell(value: Any) -> str:
     if value is None:
         return ""
     if isinstance(value, float):
-        from ..report import words
-
-        return words.number(value, DIGITS)
+        return format_number(value, DIGITS)
     text = " ".join((value if isinstance(value, str) else json.dumps(value)).split())
     if isinstance(value, list | dict) and len(text) > LONG:
         return f"({len(value)} entries)"

@@ -11,6 +11,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..metrics import VARIANCE_FLOOR, constant_variance
+from ..words import format_count, format_number, format_percent
 from .fit_options import Task, UncertaintyMethod
 from .held_out import LEVEL, HeldOutPredictions
 from .run_folder import json_value
@@ -158,13 +159,11 @@ def _test(model: Any, table: TrainingTable, train: NDArray[np.int64], prediction
 
 def _method_words(model: Any) -> str:
     """Return one or two sentences about the method and the networks of a model."""
-    from ..report import words
-
     members, hidden = len(getattr(model.posterior_, "members", (None,))), model.selection_.chosen.hidden
     networks = (
         "One network"
         if members == 1
-        else words.count(members, "network") + ", each trained on a different part of the rows"
+        else format_count(members, "network") + ", each trained on a different part of the rows"
     )
     layers = f"hidden layers of {', '.join(map(str, hidden))} units"
     return f"{UncertaintyMethod(model.method).description}. {networks}, with {layers}."
@@ -179,7 +178,7 @@ def _curve(model: Any, test: Any, variance: float) -> Any:
         variance: Variance of the training targets, the unit of the stored errors; 1 for classes.
     """
     from ..report import LearningCurve, RegressionTest
-    from ..tabular.uncertainty_parts import EXPONENT
+    from ..tabular import EXPONENT
 
     parts, scores = model.selection_.uncertainty, test.scores()
     if parts is None or len(parts.rows) < 2:
@@ -259,8 +258,6 @@ def _summary(
     seconds: float,
 ) -> dict[str, str]:
     """Return the scores as lines of text, by name."""
-    from ..report import words
-
     rows = (
         "each held out once in cross-validation"
         if predictions.cross_validated
@@ -272,9 +269,9 @@ def _summary(
     if table.task is Task.regression:
         share = scores["normalised_crps"]
         lines |= {
-            "error (RMSE)": words.number(scores["rmse"])
+            "error (RMSE)": format_number(scores["rmse"])
             + ("" if scores["r2"] is None else f", explains {_share(scores['r2'])} of the variance"),
-            "error with uncertainty (CRPS)": words.number(scores["crps"]),
+            "error with uncertainty (CRPS)": format_number(scores["crps"]),
             "uncertainty skill": "unknown"
             if share is None
             else f"{round(share)} %  (0 % = one constant error bar, 100 % = the ideal error bar for every row)",
@@ -283,7 +280,7 @@ def _summary(
     else:
         lines |= {
             "accuracy": f"{100 * scores['accuracy']:.1f} % of the held-out rows",
-            "negative log likelihood": words.number(scores["nll"]),
+            "negative log likelihood": format_number(scores["nll"]),
             "calibration error (ECE)": f"{100 * scores['ece']:.1f} %",
         }
     return {**lines, "time": f"{seconds:.0f} s"}
@@ -291,9 +288,7 @@ def _summary(
 
 def _share(r2: float) -> str:
     """Return the explained share of the variance as text; a negative share is "none"."""
-    from ..report import words
-
-    return "none" if r2 < 0 else words.percent(r2)
+    return "none" if r2 < 0 else format_percent(r2)
 
 
 def _cell(value: Any) -> Any:

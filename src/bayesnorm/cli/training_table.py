@@ -10,6 +10,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from ..errors import InputError, quoted
+from ..words import were
 from .ending import UsageError
 from .file_columns import mask_non_numbers, require_columns
 from .fit_options import DATES, FitOptions, Holdout, Task
@@ -144,16 +145,14 @@ def _rows_with_targets(
     frame: Any, file: TableFile, options: FitOptions, sample: Sample | None
 ) -> tuple[Any, list[str]]:
     """Return the rows that have a target, and sentences about the others."""
-    from ..report import words
-
     warnings = []
     if file.nameless:
-        left = words.were(file.nameless, "column", " without a name in the first line")
+        left = were(file.nameless, "column", " without a name in the first line")
         warnings.append(f"{left} left out.")
     has_target = frame[options.target].notna().to_numpy()
     without = int((~has_target).sum()) + (0 if sample is None else sample.without)
     if without:
-        left = words.were(without, "row", f" without a value in {options.target}")
+        left = were(without, "row", f" without a value in {options.target}")
         warnings.append(f"{left} left out. (Cells such as NA, None and null count as missing.)")
         frame = frame[has_target]
     if sample is not None and sample.rows > len(sample.frame):

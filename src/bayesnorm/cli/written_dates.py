@@ -20,6 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, quoted
+from ..words import format_date
 from .table_source import Source
 
 if TYPE_CHECKING:
@@ -228,7 +229,7 @@ def _example(column: Any, way: str) -> tuple[str, str]:
         return "", ""
     for cell in column.dropna():
         if not isinstance(cell, dates.DATE_OBJECTS) and (read := _read(str(cell), way)):
-            return column_types.label(cell), dates.date_text(np.datetime64(read, "s"))
+            return column_types.label(cell), format_date(np.datetime64(read, "s"))
     return "", ""
 
 

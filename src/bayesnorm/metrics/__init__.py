@@ -12,6 +12,15 @@ from .bounds import (
     optimal_crps as optimal_crps,
     optimal_pll as optimal_pll,
 )
+from .checks import (
+    check_regression as check_regression,
+    classification_targets as classification_targets,
+    finite_std as finite_std,
+    number_vector as number_vector,
+    real_tensor as real_tensor,
+    regression_targets as regression_targets,
+    wide as wide,
+)
 from .classification import (
     ReliabilityCurve as ReliabilityCurve,
     accuracy as accuracy,

@@ -10,8 +10,7 @@ import numpy as np
 
 from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
-from ..metrics import pit
-from ..metrics.checks import number_vector
+from ..metrics import number_vector, pit
 from ..predictive import RegressionPredictive
 from . import style
 from .binomial import binomial_band

@@ -9,13 +9,11 @@ import numpy as np
 
 from ..arguments import require_whole
 from ..errors import InputError
-from ..metrics import pit
-from ..metrics.checks import finite_std, number_vector, regression_targets
-from ..predictive import RegressionPredictive
-from ..predictive.regression import require_level
+from ..metrics import finite_std, number_vector, pit, regression_targets
+from ..predictive import RegressionPredictive, require_level
+from ..words import format_count, format_number
 from . import style
 from .binomial import binomial_band
-from .readable_numbers import count, number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -126,7 +124,7 @@ class CoveragePlot:
     def summary(self) -> str:
         """The main result in one line."""
         off = int(((self.coverage < self.lower) | (self.coverage > self.upper)).sum())
-        return f"{self.brief}; {off} of {count(len(self.count), 'group')} outside the range by chance"
+        return f"{self.brief}; {off} of {format_count(len(self.count), 'group')} outside the range by chance"
 
     @property
     def brief(self) -> str:
@@ -168,7 +166,7 @@ class CoveragePlot:
 def _told_apart(values: np.ndarray) -> list[str]:
     """Return numbers as text with the fewest digits that make them different."""
     for digits in range(2, 6):
-        texts = [number(float(value), digits) for value in values]
+        texts = [format_number(float(value), digits) for value in values]
         if len({*texts}) == len(texts):
             break
     return texts

@@ -8,8 +8,8 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ..shift import LEVEL, Drift, holm
+from ..words import format_count
 from . import style
-from .readable_numbers import count
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -64,7 +64,7 @@ class DriftLayers:
     @property
     def summary(self) -> str:
         """The main result in one line."""
-        examples, one = count(self.rows, "example"), self.rows == 1
+        examples, one = format_count(self.rows, "example"), self.rows == 1
         p_value = f"p = {self.overall:.2g}" if self.overall >= 0.001 else "p < 0.001"
         if self.overall >= LEVEL:
             differ = "does not differ" if one else "do not differ"

@@ -7,8 +7,7 @@ from typing import TYPE_CHECKING, Any, Self
 
 import numpy as np
 
-from ..metrics import reliability_curve
-from ..metrics.checks import classification_targets
+from ..metrics import classification_targets, reliability_curve
 from ..predictive import ClassificationPredictive
 from . import style
 from .binomial import binomial_band

@@ -9,8 +9,14 @@ from typing import TYPE_CHECKING, Any, Self
 import numpy as np
 
 from ..errors import BayesNormError, InputError
-from ..metrics import prediction_rejection_ratio, retention_curve
-from ..metrics.checks import classification_targets, finite_std, number_vector, regression_targets
+from ..metrics import (
+    classification_targets,
+    finite_std,
+    number_vector,
+    prediction_rejection_ratio,
+    regression_targets,
+    retention_curve,
+)
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from . import style
 from .thinning import spread_out

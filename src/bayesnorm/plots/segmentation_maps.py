@@ -27,7 +27,7 @@ DOUBTS = {
 }
 
 # Colours of the classes: Okabe and Ito's, then Tol's muted ones.
-COLOURS = (
+CLASS_COLOURS = (
     style.BLUE,
     style.ORANGE,
     style.GREEN,
@@ -205,7 +205,7 @@ class SegmentationMaps:
             colours = np.array([to_rgb(colour) for colour in (RIGHT, WRONG, VOID)])
             return colours[np.where(self.label < 0, 2, self.label != self.prediction)]
         colours = np.array(
-            [to_rgb(COLOURS[index % len(COLOURS)]) for index in range(len(self.classes))] + [to_rgb(VOID)]
+            [to_rgb(CLASS_COLOURS[index % len(CLASS_COLOURS)]) for index in range(len(self.classes))] + [to_rgb(VOID)]
         )
         shown = self.prediction if name == "prediction" else self.label
         assert shown is not None
@@ -218,7 +218,10 @@ def name_classes(place: Axes | Figure, maps: Sequence[SegmentationMaps], **optio
 
     given = [part for one in maps for part in (one.prediction, one.label) if part is not None]
     found = set().union(*(np.unique(part).tolist() for part in given))
-    names = [Patch(color=COLOURS[index % len(COLOURS)], label=maps[0].classes[index]) for index in sorted(found - {-1})]
+    names = [
+        Patch(color=CLASS_COLOURS[index % len(CLASS_COLOURS)], label=maps[0].classes[index])
+        for index in sorted(found - {-1})
+    ]
     if -1 in found:
         names.append(Patch(color=VOID, label="not labelled"))
     if any(one.label is not None for one in maps):

@@ -17,7 +17,7 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 from ..errors import BayesNormError, MissingExtraError
-from .readable_numbers import on_axis
+from ..words import format_tick
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -243,7 +243,7 @@ def readable_axis(axis: Any) -> None:
     def text(value: float, _: int) -> str:
         places = sorted(axis.get_majorticklocs())
         step = min((after - place for place, after in itertools.pairwise(places)), default=0.0)
-        return on_axis(value, step, max(map(abs, places), default=0.0))
+        return format_tick(value, step, max(map(abs, places), default=0.0))
 
     if isinstance(axis.get_major_formatter(), matplotlib().ticker.ScalarFormatter):
         axis.set_major_formatter(text)

@@ -11,11 +11,10 @@ import torch
 
 from ..arguments import require_positive, require_whole
 from ..errors import InputError
-from ..metrics import pit, spearman
-from ..metrics.checks import finite_std, number_vector, regression_targets
+from ..metrics import finite_std, number_vector, pit, regression_targets, spearman
 from ..predictive import RegressionPredictive
+from ..words import format_count
 from . import style
-from .readable_numbers import count
 from .thinning import spread_out
 
 if TYPE_CHECKING:
@@ -167,7 +166,7 @@ class UncertaintyErrorPlot:
     def brief(self) -> str:
         """The main number, for small panels."""
         found = self.rank_correlation
-        points = count(len(self.std), "point")
+        points = format_count(len(self.std), "point")
         return points if found is None else f"rank correlation {found:.2f} ({points})"
 
     def draw(self, ax: Axes | None = None, *, signed: bool = False) -> Axes:

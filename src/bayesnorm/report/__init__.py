@@ -7,7 +7,7 @@ write_report(MapsReport(...), "maps.html")
 Each page is one file, without links to other files.
 """
 
-from . import drift_page as drift_page, words as words
+from . import drift_page as drift_page
 from .advice import (
     advice as advice,
     leak_words as leak_words,

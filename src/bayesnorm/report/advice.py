@@ -7,6 +7,7 @@ from dataclasses import replace
 
 import numpy as np
 
+from ..words import TOO_FEW, capitalise, format_count, format_number, join_list
 from .classification import ClassificationTest
 from .contents import Report
 from .honesty import honesty
@@ -14,7 +15,6 @@ from .learning_curve import LearningCurve
 from .regression import RegressionTest
 from .skill import never_found, prediction, usefulness
 from .verdict import FEW, Grade, Verdict
-from .words import TOO_FEW, capital, count, listed, number
 
 # Columns that a sentence names at most.
 MOST_NAMED = 4
@@ -47,7 +47,7 @@ def advice(answers: Sequence[Verdict]) -> tuple[Grade, str]:
     if predicts.grade == "poor":
         return "poor", f"Do not rely on this model: {predicts.clause}."
     if honest.grade == "poor":
-        others = capital(_joined((predicts, useful)))
+        others = capitalise(_joined((predicts, useful)))
         return "poor", f"Do not trust this model’s uncertainty: {honest.clause}. {others}."
     if all(verdict.grade == "good" for verdict in answers):
         return "good", f"You can rely on this model: {_joined(answers)}."
@@ -58,7 +58,7 @@ def _joined(answers: Sequence[Verdict]) -> str:
     """Join the clauses of verdicts: first what is good, then what is not."""
     good = [verdict.clause for verdict in answers if verdict.grade == "good"]
     other = [verdict.clause for verdict in answers if verdict.grade != "good"]
-    text = ", but ".join(listed(_merged(clauses)) for clauses in (good, other) if clauses)
+    text = ", but ".join(join_list(_merged(clauses)) for clauses in (good, other) if clauses)
     first, *rest = text.split(ERROR_BARS)
     return f"{first}{ERROR_BARS}{'they '.join(rest)}" if rest else text
 
@@ -87,7 +87,7 @@ def leak_words(leaks: Mapping[str, str], target: str) -> str:
         )
     shown = names if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
     return (
-        f"Check the columns {listed(shown)} first: each of them alone reveals {target}. If they are computed from "
+        f"Check the columns {join_list(shown)} first: each of them alone reveals {target}. If they are computed from "
         f"{target}, or known only after {target}, all results below are too good to be true. Then train again without "
         "them."
     )
@@ -107,7 +107,7 @@ def _prediction_step(verdict: Verdict, report: Report) -> str:
         names = [f"“{name}”" for name in missed]
         if len(names) > MOST_NAMED:
             names = [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more classes"]
-        rows = f"Collect more rows of {listed(names)}"
+        rows = f"Collect more rows of {join_list(names)}"
         return f"{rows}, or add columns that separate them from the other rows."
     curve = report.curve
     if verdict.grade == "good":
@@ -133,9 +133,9 @@ def _honesty_step(verdict: Verdict, report: Report) -> str:
         return NOTHING
     if verdict.grade == "poor" and test.unusual is not None and test.unusual.mean() > MOST_UNUSUAL:
         return (
-            f"{int(test.unusual.sum()):,} of {count(len(test), 'held-out row')} are unusual compared with the training "
-            "rows, which no model can foresee. Fit again when new rows come in, and do not trust rows that `bayesnorm "
-            "predict` marks as unusual."
+            f"{int(test.unusual.sum()):,} of {format_count(len(test), 'held-out row')} are unusual compared with the "
+            "training rows, which no model can foresee. Fit again when new rows come in, and do not trust rows that "
+            "`bayesnorm predict` marks as unusual."
         )
     if verdict.grade == "poor":
         named = "probabilities" if isinstance(test, ClassificationTest) else "error bars"
@@ -149,10 +149,12 @@ def _usefulness_step(verdict: Verdict, report: Report) -> str:
     if verdict.grade == "good":
         order = np.argsort(-report.test.uncertainty, kind="stable")[:MOST_CHECKED]
         rows = [str(report.rows.numbers[at]) for at in order]
-        named = f"row {rows[0]} first: its prediction is" if len(rows) == 1 else f"rows {listed(rows)} first: they are"
+        named = (
+            f"row {rows[0]} first: its prediction is" if len(rows) == 1 else f"rows {join_list(rows)} first: they are"
+        )
         return f"Check {named} the most uncertain."
     if len(report.test) < FEW:
-        return f"Collect more rows: {count(len(report.test), 'held-out row')} cannot show it."
+        return f"Collect more rows: {format_count(len(report.test), 'held-out row')} cannot show it."
     if verdict.grade == "poor":
         by = "uncertainty" if classes else "error bars"
         return f"Do not sort rows by their {by}. Columns that separate easy rows from hard ones might help."
@@ -176,7 +178,7 @@ def more_rows_words(report: Report) -> str:
             "More rows like these would hardly help. The remaining error is noise that these columns do not explain. "
             "Other columns might help."
         )
-    first, later = number(curve.at(4), 2), number(curve.shown(curve.floor), 2)
+    first, later = format_number(curve.at(4), 2), format_number(curve.shown(curve.floor), 2)
     floor = (
         f"No number of rows would bring it below {later}: that part is noise, which only other columns could explain."
         if curve.floor > 0
@@ -191,9 +193,9 @@ def more_rows_words(report: Report) -> str:
 def twice_words(curve: LearningCurve) -> str:
     """Begin a sentence about twice as many rows."""
     error = "typical error" if curve.measure == "RMSE" else "squared error (Brier)"
-    now, then = number(curve.at(1), 2), number(curve.at(2), 2)
+    now, then = format_number(curve.at(1), 2), format_number(curve.at(2), 2)
     if now == then:
-        now, then = number(curve.at(1), 3), number(curve.at(2), 3)
+        now, then = format_number(curve.at(1), 3), format_number(curve.at(2), 3)
     return f"Twice as many rows like these would lower the {error} from {now} to about {then}"
 
 
@@ -202,4 +204,4 @@ def _least_certain(report: Report) -> str:
     test = report.test
     part = test.epistemic_std if isinstance(test, RegressionTest) else test.mutual_information
     order = np.argsort(-(test.uncertainty if part is None else part), kind="stable")[:MOST_COLLECTED]
-    return listed([str(report.rows.numbers[at]) for at in order])
+    return join_list([str(report.rows.numbers[at]) for at in order])

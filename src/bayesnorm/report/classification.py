@@ -11,8 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..metrics import accuracy, brier, ece, nll
-from ..metrics.checks import classification_targets
+from ..metrics import accuracy, brier, classification_targets, ece, nll
 from ..predictive import ClassificationPredictive
 from .arrays import Array, flags, flat, per_row
 

@@ -13,10 +13,10 @@ import numpy as np
 
 from ..plots import DriftLayers, style
 from ..shift import LEVEL
+from ..words import capitalise, format_count, format_day, format_number, format_percent, truncate
 from .contents import Provenance
 from .pictures import PagePicture, page_picture
 from .verdict import SYMBOLS, Grade
-from .words import capital, count, date, number, percent, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,7 +84,7 @@ class ColumnPlot:
         if column.shares:
             order = sorted(column.shares, key=lambda share: -abs(share[2] - share[1]))[:MOST_BARS]
             shown = [share for share in column.shares if share in order]
-            names = [shortened(name, LONGEST) for name, _, _ in shown]
+            names = [truncate(name, LONGEST) for name, _, _ in shown]
             place = np.arange(len(shown))[::-1]
             ax.barh(place + 0.2, [a for _, a, _ in shown], 0.4, color=now.model, label="training")
             ax.barh(place - 0.2, [b for _, _, b in shown], 0.4, color=now.rival, label="new")
@@ -102,7 +102,7 @@ class ColumnPlot:
             ax.set_ylim(bottom=0)
             if column.kind == "date":
                 ends = [column.edges[0], column.edges[-1]]
-                ax.set_xticks(ends, [date(float(end)) for end in ends])
+                ax.set_xticks(ends, [format_day(float(end)) for end in ends])
         else:
             ax.bar([0, 1], column.missing, color=[now.model, now.rival])
             ax.set_xticks([0, 1], ["training", "new"])
@@ -133,7 +133,7 @@ def drift_context(report: DriftReport) -> dict[str, Any]:
         "unusual": unusual_words(drift, report.reasons),
         "columns": [(column, column_words(column)) for column in order[:MOST_COLUMNS]],
         "pictures": [
-            page_picture("drift", ColumnPlot(column), f"{capital(column_words(column))}.", f"Column{i}")
+            page_picture("drift", ColumnPlot(column), f"{capitalise(column_words(column))}.", f"Column{i}")
             for i, column in enumerate(drift.moved[:MOST_PICTURES])
         ],
         "layers": _layers(drift),
@@ -154,7 +154,7 @@ def _layers(drift: TableDrift) -> PagePicture | None:
 def headline(drift: TableDrift) -> str:
     """Say in one sentence whether the new rows differ from the training rows."""
     one = drift.rows == 1
-    these = "This row" if one else f"These {count(drift.rows, 'row')}"
+    these = "This row" if one else f"These {format_count(drift.rows, 'row')}"
     if drift.drifted:
         return f"{these} {'differs' if one else 'differ'} from the training rows."
     text = f"{these} {'does' if one else 'do'} not differ significantly from the training rows"
@@ -163,12 +163,15 @@ def headline(drift: TableDrift) -> str:
 
 def chance_words(drift: TableDrift) -> str:
     """Say how likely such a difference is for training rows."""
-    sample = f"A random sample of {count(drift.rows, 'training row')} would"
+    sample = f"A random sample of {format_count(drift.rows, 'training row')} would"
     if drift.p_value < TINY:
         return f"{sample} differ this much less than once in {round(1 / TINY):,} samples (p < {TINY:g})."
     if drift.p_value >= 1:
         return f"{sample} usually differ this much (p = 1)."
-    return f"{sample} differ this much in {percent(drift.p_value, 1)} of samples (p = {number(drift.p_value, 2)})."
+    return (
+        f"{sample} differ this much in {format_percent(drift.p_value, 1)} of samples (p = "
+        f"{format_number(drift.p_value, 2)})."
+    )
 
 
 def moved_words(drift: TableDrift) -> str:
@@ -186,21 +189,24 @@ def column_words(column: ColumnDrift) -> str:
     if column.shares:
         parts += _changed(column)
     elif column.median is not None:
-        before, now = map(date if column.kind == "date" else number, column.median)
+        before, now = map(format_day if column.kind == "date" else format_number, column.median)
         if column.kind == "date" and before[:10] != now[:10]:
             before, now = before[:10], now[:10]  # the time of a median date does not help
         parts.append(f"median {before} in training, {now} now")
         if column.shift:
             parts[-1] += (
-                f" ({'+' if column.shift >= 0 else '−'}{number(abs(column.shift), 2)} times the spread in training)"
+                f" ({'+' if column.shift >= 0 else '−'}{format_number(abs(column.shift), 2)} times the spread in "
+                "training)"
             )
         if column.spread_ratio is not None:
-            spread = number(column.spread_ratio, 2)
+            spread = format_number(column.spread_ratio, 2)
             parts.append("same spread" if spread == "1" else f"spread {spread} times as large")
     if column.kind != "category" and column.missing[0] != column.missing[1]:
-        parts.append(f"missing in {percent(column.missing[0])} of training rows, {percent(column.missing[1])} now")
+        parts.append(
+            f"missing in {format_percent(column.missing[0])} of training rows, {format_percent(column.missing[1])} now"
+        )
     if column.new_categories:
-        parts.append(f"{percent(column.new_share)} of rows have a category that is not in the training rows")
+        parts.append(f"{format_percent(column.new_share)} of rows have a category that is not in the training rows")
     return "; ".join(parts) or "no values to compare"
 
 
@@ -211,15 +217,15 @@ def network_words(drift: TableDrift) -> str:
         return f"Only the columns were compared, not the network: {drift.without_network.rstrip('.')}."
     if network.first_layer is None:
         if network.p_value < LEVEL:
-            chance = number(network.p_value, 2)
+            chance = format_number(network.p_value, 2)
             return f"All layers of the network together differ (p = {chance}), but no single layer does significantly."
-        return f"No layer of the network differs significantly (p = {number(network.p_value, 2)})."
+        return f"No layer of the network differs significantly (p = {format_number(network.p_value, 2)})."
     names = [layer.name for layer in network.layers]
     layer = network.layers[names.index(network.first_layer)]
     return (
         f"In the network, the rows first differ at layer {layer.name} ({names.index(layer.name) + 1} of {len(names)}): "
-        f"means shifted by {number(layer.mean_shift, 2)} standard deviations, spread {number(layer.spread_ratio, 2)} "
-        "times as large."
+        f"means shifted by {format_number(layer.mean_shift, 2)} standard deviations, spread "
+        f"{format_number(layer.spread_ratio, 2)} times as large."
     )
 
 
@@ -228,7 +234,7 @@ def unusual_words(drift: TableDrift, reasons: Mapping[str, int]) -> str:
     rows = round(drift.unusual * drift.rows)
     if not rows:
         return "No single row is unusual compared with the training rows."
-    share = f"{rows:,} of {count(drift.rows, 'row')} ({percent(drift.unusual)})"
+    share = f"{rows:,} of {format_count(drift.rows, 'row')} ({format_percent(drift.unusual)})"
     named = f": {reason_words(reasons)}." if reasons else "."
     return f"{share} {'is' if rows == 1 else 'are'} unusual compared with the training rows{named}"
 
@@ -236,7 +242,7 @@ def unusual_words(drift: TableDrift, reasons: Mapping[str, int]) -> str:
 def reason_words(reasons: Mapping[str, int]) -> str:
     """Name the reasons why single rows are unusual, the most frequent first, with the number of rows."""
     order = sorted(reasons.items(), key=lambda item: -item[1])
-    more = f" and {count(len(order) - MOST_REASONS, 'more reason')}" if len(order) > MOST_REASONS else ""
+    more = f" and {format_count(len(order) - MOST_REASONS, 'more reason')}" if len(order) > MOST_REASONS else ""
     return "; ".join(f"{reason} ({number_of:,})" for reason, number_of in order[:MOST_REASONS]) + more
 
 
@@ -244,5 +250,5 @@ def _changed(column: ColumnDrift) -> list[str]:
     """Name the categories whose shares changed most."""
     order = sorted(column.shares, key=lambda share: -abs(share[2] - share[1]))
     clear = [share for share in order[:MOST_SHARES] if abs(share[2] - share[1]) >= LEAST_CHANGE]
-    named = [f"{name}: {percent(a)} in training, {percent(b)} now" for name, a, b in clear]
+    named = [f"{name}: {format_percent(a)} in training, {format_percent(b)} now" for name, a, b in clear]
     return named or ["about the same shares as in training"]

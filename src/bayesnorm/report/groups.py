@@ -7,11 +7,10 @@ from dataclasses import dataclass, replace
 import numpy as np
 import scipy
 
-from ..plots import CoveragePlot, ReliabilityDiagram
-from ..plots.binomial import CHANCE
+from ..plots import CHANCE, CoveragePlot, ReliabilityDiagram
+from ..words import format_count, format_percent
 from .classification import ClassificationTest
 from .regression import RegressionTest
-from .words import count, percent
 
 Groups = CoveragePlot | ReliabilityDiagram
 
@@ -79,7 +78,7 @@ def off_groups(groups: Groups) -> list[OffGroup]:
         where = _uncertainty_words(groups.count)
     else:
         observed, promised = groups.accuracy, groups.confidence
-        where = [f"where it is about {percent(float(confidence))} confident" for confidence in groups.confidence]
+        where = [f"where it is about {format_percent(float(confidence))} confident" for confidence in groups.confidence]
     off = np.flatnonzero((observed < groups.lower) | (observed > groups.upper))
     groups_off = [OffGroup(where[at], int(groups.count[at]), float(observed[at]), float(promised[at])) for at in off]
     return sorted(groups_off, key=lambda group: (group.gap > 0, -abs(group.gap)))
@@ -123,6 +122,10 @@ def _uncertainty_words(rows: np.ndarray) -> list[str]:
     if groups == 2 and part:
         return ["in the less uncertain half", "in the more uncertain half"]
     names = [f"in group {place + 1} of {groups} (from least to most uncertain)" for place in range(groups)]
-    names[0] = f"in the least uncertain {part}" if part else f"in the {count(int(rows[0]), 'least uncertain row')}"
-    names[-1] = f"in the most uncertain {part}" if part else f"in the {count(int(rows[-1]), 'most uncertain row')}"
+    names[0] = (
+        f"in the least uncertain {part}" if part else f"in the {format_count(int(rows[0]), 'least uncertain row')}"
+    )
+    names[-1] = (
+        f"in the most uncertain {part}" if part else f"in the {format_count(int(rows[-1]), 'most uncertain row')}"
+    )
     return names

@@ -12,13 +12,12 @@ from typing import Literal, NamedTuple
 
 import scipy
 
-from ..plots.binomial import CHANCE
-from ..plots.uncertainty_error import QUANTILES
+from ..plots import CHANCE, QUANTILES
+from ..words import capitalise, format_count, format_percent, too_few
 from .classification import ClassificationTest
 from .groups import Groups, OffGroup, confidence_groups, coverage_groups, group_words, material, off_groups
 from .regression import RegressionTest
 from .verdict import FEW, Grade, Verdict, on_line
-from .words import capital, count, percent, too_few
 
 Outcome = Literal["as promised", "close", "too low", "slightly low", "too high", "group low", "group high", "few rows"]
 
@@ -159,8 +158,8 @@ class Promise:
 
     def group_words(self, group: OffGroup) -> str:
         """Say how many rows of a group hold."""
-        share = f"{'only ' if group.gap < 0 else ''}{percent(group.observed)}"
-        return self.group.format(where=group.where, share=share, rows=count(group.rows, "row"))
+        share = f"{'only ' if group.gap < 0 else ''}{format_percent(group.observed)}"
+        return self.group.format(where=group.where, share=share, rows=format_count(group.rows, "row"))
 
 
 def honesty(test: RegressionTest | ClassificationTest) -> Verdict:
@@ -179,13 +178,13 @@ def honesty(test: RegressionTest | ClassificationTest) -> Verdict:
         "opening": promise.opening,
         "where": off[0].where if off else "",
         "group": promise.group_words(off[0]) if off else "",
-        "rows": f"{count(rows, 'row')} {'is' if rows == 1 else 'are'}",
+        "rows": f"{format_count(rows, 'row')} {'is' if rows == 1 else 'are'}",
         "too_few": too_few(rows),
     }
     answer = promise.answers[outcome]
     headline = answer.headline.format(**names)
     if off and (outcome == "slightly low" or (outcome == "too high" and off[0].gap < 0)):
-        headline += f" {capital(names['group'])}"
+        headline += f" {capitalise(names['group'])}"
     place, start, end = (
         on_line((number / rows - low) / (1 - low)) for number in (promise.held, promise.least, promise.most)
     )
@@ -197,7 +196,7 @@ def honesty(test: RegressionTest | ClassificationTest) -> Verdict:
         detail=f"{promise.detail} {group_words(promise.groups)}".strip(),
         place=place,
         span=(start, end),
-        ends=(f"{percent(low)} {holds}", f"all {holds}"),
+        ends=(f"{format_percent(low)} {holds}", f"all {holds}"),
         clause=answer.clause.format(**names),
         short=answer.short,
         next_step=answer.next_step.format(**names),
@@ -220,7 +219,8 @@ def _interval_promise(test: RegressionTest) -> Promise:
         most=most,
         gap=share - test.level,
         groups=coverage_groups(test),
-        opening=f"{percent(test.level)} intervals contain {percent(share)} of the {count(rows, 'held-out row')}",
+        opening=f"{format_percent(test.level)} intervals contain {format_percent(share)} of the "
+        f"{format_count(rows, 'held-out row')}",
         group="{where} they contain {share}.",
         detail=f"{inside:,} of {rows:,} targets are inside their intervals. Honest intervals would contain between "
         f"{least:,} and {most:,} of them in 19 of 20 cases.",
@@ -243,10 +243,10 @@ def _class_promise(test: ClassificationTest) -> Promise:
         most=most,
         gap=(right - expected) / rows,
         groups=confidence_groups(test),
-        opening=f"By its own probabilities it should be right on {percent(expected / rows)} of the held-out rows. It "
-        f"is right on {percent(right / rows)}",
+        opening=f"By its own probabilities it should be right on {format_percent(expected / rows)} of the held-out "
+        f"rows. It is right on {format_percent(right / rows)}",
         group="{where}, it is right on {share} of {rows}.",
-        detail=f"It is right on {right:,} of {count(rows, 'held-out row')}. Honest probabilities like these would give "
-        f"between {least:,} and {most:,} in 19 of 20 cases.",
+        detail=f"It is right on {right:,} of {format_count(rows, 'held-out row')}. Honest probabilities like these "
+        f"would give between {least:,} and {most:,} in 19 of 20 cases.",
         low=max(0.0, min(right, least) / rows - 0.05),
     )

@@ -10,7 +10,7 @@ import numpy as np
 
 from ..errors import InputError
 from ..plots import style
-from .words import number
+from ..words import format_number
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -101,7 +101,7 @@ class LearningCurve:
         if self.floor > 0:
             ax.axhline(self.shown(self.floor), color=now.rival, linewidth=1.4, linestyle=":", label="noise")
         for times in (1, *TIMES):
-            style.annotate(ax, number(self.at(times), 3), (last * times, self.at(times)), (7, 5), color=now.ink)
+            style.annotate(ax, format_number(self.at(times), 3), (last * times, self.at(times)), (7, 5), color=now.ink)
         places = [*self.rows, *(last * times for times in TIMES)]
         ax.set_xticks(places, [f"{place:,}" for place in places])
         ax.minorticks_off()

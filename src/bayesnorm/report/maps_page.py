@@ -9,9 +9,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from ..words import format_percent
 from .contents import Provenance
 from .verdict import SYMBOLS, Grade
-from .words import percent
 
 # Largest share of pixels to check at the first position of the slider.
 AT_FIRST = 0.1
@@ -95,7 +95,7 @@ def _verdict(report: MapsReport, level: int) -> tuple[Grade, str]:
     if report.right is None or report.labelled is None:
         return (
             "fair",
-            f"The true classes are unknown. {percent(share)} of the pixels are above the first threshold.",
+            f"The true classes are unknown. {format_percent(share)} of the pixels are above the first threshold.",
         )
     rest = report.right[: level + 1].sum() / max(1, report.labelled[: level + 1].sum())
     whole = report.right.sum() / max(1, report.labelled.sum())
@@ -104,6 +104,7 @@ def _verdict(report: MapsReport, level: int) -> tuple[Grade, str]:
     # Pixels chosen at random would contain the same share of the mistakes as of all pixels.
     grade: Grade = "good" if mistake_share >= 3 * share else "fair" if mistake_share >= 1.5 * share else "poor"
     return grade, (
-        f"{percent(whole)} of the pixels are right. If you check the most uncertain {percent(share)} of the pixels, "
-        f"you find {percent(mistake_share)} of the mistakes. Of the remaining pixels, {percent(rest)} are right."
+        f"{format_percent(whole)} of the pixels are right. If you check the most uncertain {format_percent(share)} of "
+        f"the pixels, you find {format_percent(mistake_share)} of the mistakes. Of the remaining pixels, "
+        f"{format_percent(rest)} are right."
     )

@@ -20,6 +20,17 @@ import torch
 from ..errors import MissingExtraError
 from ..files import write_bytes
 from ..metrics import ece
+from ..words import (
+    format_column,
+    format_count,
+    format_day,
+    format_decimals,
+    format_duration,
+    format_number,
+    format_percent,
+    keep_together,
+    truncate,
+)
 from .advice import advice, leak_words, more_rows_words, verdicts
 from .classification import ClassificationScores, ClassificationTest, Confusions
 from .contents import Column, Report
@@ -30,7 +41,6 @@ from .pictures import PagePicture, colour_variables, page_picture, pictures
 from .regression import RegressionScores, RegressionTest
 from .uncertain_rows import UncertainRows, reason_pictures, unusual_words
 from .verdict import SYMBOLS
-from .words import column_of_numbers, count, date, duration, fraction, number, percent, shortened, unbroken
 
 # Categories that the list of columns names at most, and characters of a category.
 MOST_CATEGORIES, LONGEST_CATEGORY = 6, 30
@@ -83,7 +93,9 @@ def _fill(template: str, *, script: str = "", photos: bool = False, **context: A
     environment = Environment(
         loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
     )
-    environment.filters |= {word.__name__: word for word in (number, percent, count, duration, unbroken)}
+    environment.filters |= {
+        word.__name__: word for word in (format_number, format_percent, format_count, format_duration, keep_together)
+    }
     code = _text(script) if script else ""
     # The browser may run only this script, and no script from a cell of the table.
     script_hash = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
@@ -141,16 +153,16 @@ def _context(report: Report) -> dict[str, Any]:
 def _summary(column: Column) -> str:
     """Describe the values of a column."""
     if column.kind == "category":
-        named = ", ".join(shortened(name, LONGEST_CATEGORY) for name in column.categories[:MOST_CATEGORIES])
+        named = ", ".join(truncate(name, LONGEST_CATEGORY) for name in column.categories[:MOST_CATEGORIES])
         more = ", …" if len(column.categories) > MOST_CATEGORIES else ""
         return (
-            f"{count(len(column.categories), 'category', 'categories')}: {named}{more}"
+            f"{format_count(len(column.categories), 'category', 'categories')}: {named}{more}"
             if column.categories
             else "categories"
         )
     if column.low is None or column.high is None:
         return f"{column.kind}s"
-    shown = date if column.kind == "date" else number
+    shown = format_day if column.kind == "date" else format_number
     middle = "" if column.median is None else f", median {shown(column.median)}"
     return f"{shown(column.low)} to {shown(column.high)}{middle}"
 
@@ -178,10 +190,10 @@ def uncertainty_words(report: Report) -> str:
     if isinstance(test, RegressionTest):
         total = float((test.std**2).mean())
         share = float((test.epistemic_std**2).mean()) / total if total > 0 else 0.0
-        least, middle, most = (number(float(value), 3) for value in np.quantile(test.std, (0, 0.5, 1)))
+        least, middle, most = (format_number(float(value), 3) for value in np.quantile(test.std, (0, 0.5, 1)))
         return (
             f"The error bars (one standard deviation) are between ± {least} and ± {most}, with a median of ± {middle}. "
-            f"{percent(share)} of the predicted variance is epistemic{reducible}. The rest is noise in "
+            f"{format_percent(share)} of the predicted variance is epistemic{reducible}. The rest is noise in "
             f"the target.{limit}"
         )
     if test.mutual_information is None:
@@ -190,9 +202,9 @@ def uncertainty_words(report: Report) -> str:
     share = float(test.mutual_information.mean()) / total if total > 0 else 0.0
     sure, unsure = float(np.median(test.confidence)), float(test.confidence.min())
     return (
-        f"The probability of the predicted class is {percent(sure, 1)} in the median row and {percent(unsure, 1)} in "
-        f"the least certain row. {percent(share)} of the uncertainty (entropy) is epistemic{reducible}. "
-        f"The rest is overlap between the classes.{limit}"
+        f"The probability of the predicted class is {format_percent(sure, 1)} in the median row and "
+        f"{format_percent(unsure, 1)} in the least certain row. {format_percent(share)} of the uncertainty (entropy) "
+        f"is epistemic{reducible}. The rest is overlap between the classes.{limit}"
     )
 
 
@@ -218,11 +230,11 @@ def score_table(test: RegressionTest | ClassificationTest) -> ScoreTable:
 
 def _regression_table(test: RegressionTest) -> ScoreTable:
     scores = list(test.scores().values())
-    level = percent(test.level)
-    r2 = ["–" if score.r2 != score.r2 else fraction(score.r2, 3) for score in scores]
+    level = format_percent(test.level)
+    r2 = ["–" if score.r2 != score.r2 else format_decimals(score.r2, 3) for score in scores]
     shares = [score.normalised_crps for score in scores]
-    percents = ["–" if share is None else f"{fraction(share, 1)} %" for share in shares]
-    coverage = [percent(score.coverage, 1) for score in scores]
+    percents = ["–" if share is None else f"{format_decimals(share, 1)} %" for share in shares]
+    coverage = [format_percent(score.coverage, 1) for score in scores]
     skill = "0 % is one constant error bar, 100 % the ideal error bar for every row; higher is better"
     return ScoreTable(
         ("This model", "Constant error bar", "Average"),
@@ -246,10 +258,10 @@ def _regression_table(test: RegressionTest) -> ScoreTable:
 
 def _classification_table(test: ClassificationTest) -> ScoreTable:
     scores = list(test.scores().values())
-    right = [percent(score.accuracy, 1) for score in scores]
+    right = [format_percent(score.accuracy, 1) for score in scores]
     gap = (
         "expected calibration error: mean gap between confidence and accuracy, 0 to 1; lower is better. "
-        f"Honest probabilities would score about {number(ece_by_chance(test), 2)} here by chance"
+        f"Honest probabilities would score about {format_number(ece_by_chance(test), 2)} here by chance"
     )
     return ScoreTable(
         ("This model", "Class frequencies"),
@@ -266,7 +278,7 @@ def _classification_table(test: ClassificationTest) -> ScoreTable:
 def _texts(scores: Sequence[RegressionScores | ClassificationScores], name: str) -> tuple[str, ...]:
     """Write one score of all columns, with the decimals that the model needs."""
     values = [getattr(score, name) for score in scores]
-    return tuple(column_of_numbers(values, like=values[:1]))
+    return tuple(format_column(values, like=values[:1]))
 
 
 def ece_by_chance(test: ClassificationTest) -> float:

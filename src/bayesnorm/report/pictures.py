@@ -13,14 +13,22 @@ from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from ..plots import CalibrationPlot, EntropyPlot, Plot, RetentionPlot, UncertaintyErrorPlot, figure_svg, style
-from ..plots.thinning import spread_out
+from ..plots import (
+    CalibrationPlot,
+    EntropyPlot,
+    Plot,
+    RetentionPlot,
+    UncertaintyErrorPlot,
+    figure_svg,
+    spread_out,
+    style,
+)
+from ..words import format_decimals, format_percent
 from .arrays import Array
 from .classification import ClassificationTest, one_sample
 from .groups import confidence_groups, coverage_groups, group_words
 from .regression import RegressionTest
 from .verdict import LITTLE
-from .words import fraction, percent
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -71,7 +79,7 @@ def pictures(test: RegressionTest | ClassificationTest) -> tuple[PagePicture, ..
 
 
 def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
-    level = percent(test.level)
+    level = format_percent(test.level)
     shown = f" The picture shows {MOST_POINTS} of {len(test):,} rows." if len(test) > MOST_POINTS else ""
     error = test.y - test.mean
     calibration = CalibrationPlot.from_pit(test.pit, title="Intervals should contain as many targets as they promise")
@@ -100,14 +108,14 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
             calibration,
             "The line shows how many targets are inside intervals of every probability. Below the diagonal the error "
             "bars are too narrow, above it too wide. The mean distance from the diagonal is "
-            f"{fraction(100 * calibration.mean_gap, 1)} percentage points.",
+            f"{format_decimals(100 * calibration.mean_gap, 1)} percentage points.",
         ),
         page_picture(
             "uncertainty",
             coverage,
             "Rows are grouped from small to large error bars. In the grey range, deviations are explained by chance: "
-            f"honest error bars keep all groups within it in 95 % of reports. Overall, {percent(coverage.overall, 1)} "
-            f"of the targets are inside. {group_words(coverage)}",
+            "honest error bars keep all groups within it in 95 % of reports. Overall, "
+            f"{format_percent(coverage.overall, 1)} of the targets are inside. {group_words(coverage)}",
         ),
         page_picture(
             "uncertainty",
@@ -140,8 +148,8 @@ def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
             reliability,
             "Rows are grouped by the probability of the predicted class. Below the diagonal the probabilities are too "
             "high, above it too low. The vertical lines show what chance explains: honest probabilities keep all "
-            f"groups within them in 95 % of reports. Overall, {percent(float(test.right.mean()), 1)} of the rows are "
-            f"right, and the mean probability is {percent(float(test.confidence.mean()), 1)}. "
+            f"groups within them in 95 % of reports. Overall, {format_percent(float(test.right.mean()), 1)} of the "
+            f"rows are right, and the mean probability is {format_percent(float(test.confidence.mean()), 1)}. "
             f"{group_words(reliability)}",
         ),
         page_picture(
@@ -164,7 +172,10 @@ def _correlation(plot: UncertaintyErrorPlot) -> str:
     correlation = plot.rank_correlation
     if correlation is None:
         return ""
-    return f"The rank correlation of error bar and error is {fraction(correlation, 2)} (1: perfect, 0: no relation)."
+    return (
+        f"The rank correlation of error bar and error is {format_decimals(correlation, 2)} (1: perfect, 0: no "
+        "relation)."
+    )
 
 
 def _gain(curve: RetentionPlot, name: str) -> str:
@@ -173,7 +184,7 @@ def _gain(curve: RetentionPlot, name: str) -> str:
     if ratio is None:
         return ""
     small = ", which is little" if ratio < LITTLE else ""
-    return f"This ranking achieves {percent(ratio)} of a perfect ranking{small}."
+    return f"This ranking achieves {format_percent(ratio)} of a perfect ranking{small}."
 
 
 def page_picture(group: Group, plot: TitledPlot, caption: str, prefix: str = "") -> PagePicture:

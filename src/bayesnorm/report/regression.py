@@ -16,15 +16,15 @@ from ..metrics import (
     coverage,
     crps,
     crps_points,
+    finite_std,
     gaussian_pll,
     normalised_crps,
     pit,
     pll_points,
+    regression_targets,
     rmse,
 )
-from ..metrics.checks import finite_std, regression_targets
-from ..predictive import RegressionPredictive
-from ..predictive.regression import require_level
+from ..predictive import RegressionPredictive, require_level
 from .arrays import Array, flags, flat, per_row
 
 VECTORS = ("y", "mean", "std", "epistemic_std", "aleatoric_std", "pit", "log_density")

@@ -8,11 +8,11 @@ from typing import Literal, NamedTuple
 import numpy as np
 
 from ..metrics import prediction_rejection_ratio, spearman
+from ..words import format_count, format_decimals, format_number, format_percent, join_list, too_few
 from .arrays import CLEAR, standard_errors_from_zero
 from .classification import ClassificationTest
 from .regression import RegressionTest
 from .verdict import FEW, HALF, LITTLE, LITTLE_CRPS, SMALL, Grade, Verdict, on_line
-from .words import count, fraction, listed, number, percent, too_few
 
 # Classes that a sentence names at most.
 MOST_NAMED = 3
@@ -60,20 +60,21 @@ def _numbers(test: RegressionTest) -> Verdict:
     clear = standard_errors_from_zero((test.y - test.train_mean) ** 2 - (test.y - test.mean) ** 2) > CLEAR
     left = model.rmse / guess.rmse if guess.rmse > 0 else 1.0
     gain = _judge_gain(1 - left, len(test), baseline, clear=clear, large=left**2 <= 1 - HALF)
-    smaller = f"{percent(1 - left)} smaller than that of {baseline}"
+    smaller = f"{format_percent(1 - left)} smaller than that of {baseline}"
     headlines = {
         "large": f"Its typical error is {smaller}.",
         "small": f"Its typical error is only {smaller}. This is a small gain.",
         "moderate": f"Its typical error is {smaller}. This is a moderate gain.",
     }
-    r2 = "–" if math.isnan(model.r2) else fraction(model.r2, 3)
+    r2 = "–" if math.isnan(model.r2) else format_decimals(model.r2, 3)
     return Verdict(
         topic="prediction",
         question="Does it predict well?",
         grade=gain.grade,
         headline=gain.headline or headlines[gain.size],
-        detail=f"The typical error (RMSE) is {number(model.rmse, 3)} on {count(len(test), 'held-out row')}. For the "
-        f"average of the training rows it is {number(guess.rmse, 3)}. R² is {r2}.",
+        detail=f"The typical error (RMSE) is {format_number(model.rmse, 3)} on "
+        f"{format_count(len(test), 'held-out row')}. For the average of the training rows it is "
+        f"{format_number(guess.rmse, 3)}. R² is {r2}.",
         place=on_line(1 - left),
         span=(1 - math.sqrt(1 - HALF), 1.0),
         ends=("the average", "no errors"),
@@ -91,16 +92,18 @@ def _classes(test: ClassificationTest) -> Verdict:
     baseline = f"always answering “{test.classes[test.majority]}”"
     gain = _judge_gain(avoided, len(test), baseline, clear=clear, large=avoided >= HALF)
     grade, clause = gain.grade, gain.clause
-    shares = f"It is right on {percent(right)} of the held-out rows; {baseline} is right on {percent(guess)}."
+    shares = (
+        f"It is right on {format_percent(right)} of the held-out rows; {baseline} is right on {format_percent(guess)}."
+    )
     if gain.size == "none" and (better := _brier_gain(test)) >= SMALL:
         grade = "fair"
         clause = f"its probabilities are useful, although its answers are not significantly better than {baseline}"
         headline = (
             f"{shares} Its answers are not significantly better. But its probabilities are useful: their squared error "
-            f"(Brier) is {percent(better)} smaller than that of the class frequencies."
+            f"(Brier) is {format_percent(better)} smaller than that of the class frequencies."
         )
     else:
-        avoids = f"It avoids {percent(avoided)} of that baseline’s mistakes"
+        avoids = f"It avoids {format_percent(avoided)} of that baseline’s mistakes"
         headline = {
             "large": shares,
             "small": f"{shares} {avoids}, which is a small gain.",
@@ -110,11 +113,11 @@ def _classes(test: ClassificationTest) -> Verdict:
         }[gain.size]
     missed = never_found(test)
     if missed:
-        named = listed([f"“{name}” (0 of {rows:,})" for name, rows in [*missed.items()][:MOST_NAMED]])
+        named = join_list([f"“{name}” (0 of {rows:,})" for name, rows in [*missed.items()][:MOST_NAMED]])
         others = len(missed) - MOST_NAMED
-        more = f" and {count(others, 'more class', 'more classes')}" if others > 0 else ""
+        more = f" and {format_count(others, 'more class', 'more classes')}" if others > 0 else ""
         headline += f" It finds no row of {named}{more}."
-        finds = f"finds no row of {listed([f'“{name}”' for name in [*missed][:MOST_NAMED]])}{more}"
+        finds = f"finds no row of {join_list([f'“{name}”' for name in [*missed][:MOST_NAMED]])}{more}"
         if grade == "good":
             grade, clause = "fair", f"it {finds}"
         elif clear:
@@ -124,8 +127,8 @@ def _classes(test: ClassificationTest) -> Verdict:
         question="Does it predict well?",
         grade=grade,
         headline=headline + _rare_words(test),
-        detail=f"Of {count(len(test), 'held-out row')}, it is wrong on {int((~test.right).sum()):,}. The baseline, the "
-        f"most common class in training, is wrong on {int((~guessed).sum()):,}.",
+        detail=f"Of {format_count(len(test), 'held-out row')}, it is wrong on {int((~test.right).sum()):,}. The "
+        f"baseline, the most common class in training, is wrong on {int((~guessed).sum()):,}.",
         place=on_line(avoided),
         span=(HALF, 1.0),
         ends=("the baseline", "no mistakes"),
@@ -156,8 +159,8 @@ def _rare_words(test: ClassificationTest) -> str:
     rows, right = _rows_by_class(test)
     rare = np.flatnonzero((test.class_shares < min(RARE, 0.5 / len(test.classes))) & (right > 0))
     order = sorted(rare, key=lambda at: right[at] / rows[at])[:MOST_NAMED]
-    parts = [f"{right[at]:,} of {count(int(rows[at]), 'row')} of “{test.classes[at]}”" for at in order]
-    return f" It finds {listed(parts)}, which {'is' if len(parts) == 1 else 'are'} rare." if parts else ""
+    parts = [f"{right[at]:,} of {format_count(int(rows[at]), 'row')} of “{test.classes[at]}”" for at in order]
+    return f" It finds {join_list(parts)}, which {'is' if len(parts) == 1 else 'are'} rare." if parts else ""
 
 
 def _rows_by_class(test: ClassificationTest) -> tuple[np.ndarray, np.ndarray]:
@@ -205,9 +208,10 @@ def _error_bars(test: RegressionTest) -> Verdict:
     needed = max(LITTLE, LITTLE_CRPS * share / gain if share and gain > 0 else 0.0)
     grade, short, clause = words.judge(share, needed, clear=clear)
     detail = (
-        f"The CRPS, an error that counts prediction and error bar together, is {number(after, 3)}. With one constant "
-        f"error bar it is {number(before, 3)}, so the gain is {percent(round(gain, 3) + 0.0, 1)}. Nobody can recover "
-        "all of the possible gain: that would need the size of every error in advance."
+        f"The CRPS, an error that counts prediction and error bar together, is {format_number(after, 3)}. With one "
+        f"constant error bar it is {format_number(before, 3)}, so the gain is "
+        f"{format_percent(round(gain, 3) + 0.0, 1)}. Nobody can recover all of the possible gain: that would need the "
+        "size of every error in advance."
     )
     if (share <= 0 or not clear) and _ranks(test):
         grade, short, clause = "fair", "", "its error bars rank rows from easy to hard but have the wrong width"
@@ -220,8 +224,8 @@ def _error_bars(test: RegressionTest) -> Verdict:
     else:
         only, chance = "only " if share < needed else "", "" if clear else ", which may be chance"
         headline = (
-            f"Error bars that differ by row recover {only}{percent(share)} of the possible gain over one constant "
-            f"error bar{chance}."
+            f"Error bars that differ by row recover {only}{format_percent(share)} of the possible gain over one "
+            f"constant error bar{chance}."
         )
         detail += "" if clear else " The difference is not statistically significant."
     return Verdict(
@@ -276,13 +280,13 @@ def _entropy(test: ClassificationTest) -> Verdict:
         else:
             only, chance = "only " if share < LITTLE else "", "" if clear else ", which may be chance"
             headline = (
-                f"Ranking rows by uncertainty achieves {only}{percent(share)} of a perfect ranking{chance}. A perfect "
-                "ranking puts all mistakes first; a random one achieves 0 %."
+                f"Ranking rows by uncertainty achieves {only}{format_percent(share)} of a perfect ranking{chance}. A "
+                "perfect ranking puts all mistakes first; a random one achieves 0 %."
             )
         certain = np.argsort(test.uncertainty, kind="stable")[: max(1, rows - round(0.2 * rows))]
         detail = (
-            f"{percent(mistakes / rows, 1)} of all held-out rows are wrong. Without the most uncertain fifth of them, "
-            f"{percent(float(wrong[certain].mean()), 1)} are wrong."
+            f"{format_percent(mistakes / rows, 1)} of all held-out rows are wrong. Without the most uncertain fifth of "
+            f"them, {format_percent(float(wrong[certain].mean()), 1)} are wrong."
         )
     return Verdict(
         topic="usefulness",

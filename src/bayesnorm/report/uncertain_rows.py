@@ -8,12 +8,12 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from ..plots import style
+from ..words import format_column, format_count, format_day, format_decimals, format_number, format_percent, truncate
 from .arrays import Array
 from .classification import ClassificationTest
 from .contents import Column, Report, RowReasons, UncertaintyReasons
 from .pictures import PagePicture, page_picture
 from .regression import RegressionTest
-from .words import column_of_numbers, count, date, fraction, number, percent, shortened
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -84,14 +84,14 @@ class UncertainRows:
         if test.unusual is not None:
             reasons = report.rows.reasons or ["unusual"] * len(test)
             answers[UNUSUAL] = [
-                TableCell(shortened(f"⚠ {reasons[at]}", LONGEST) if test.unusual[at] else "", numeric=False)
+                TableCell(truncate(f"⚠ {reasons[at]}", LONGEST) if test.unusual[at] else "", numeric=False)
                 for at in order
             ]
         notes = [_notes(report, at) for at in order]
         inputs = [
             [
                 TableCell(
-                    shortened(_input_text(column, report.rows.values[at][place]), LONGEST),
+                    truncate(_input_text(column, report.rows.values[at][place]), LONGEST),
                     row_notes.get(column.name, ""),
                     numeric=column.kind == "number",
                 )
@@ -129,7 +129,7 @@ def _regression(test: RegressionTest, order: list[int]) -> dict[str, list[TableC
 
     def cells(values: Array) -> list[TableCell]:
         # The error bars set how many decimals of a prediction are meaningful.
-        return [TableCell(text) for text in column_of_numbers(values[order].tolist(), 3, test.std.tolist())]
+        return [TableCell(text) for text in format_column(values[order].tolist(), 3, test.std.tolist())]
 
     greatest = float(test.std.max()) or 1.0
     bars = [float(test.std[at]) / greatest for at in order]
@@ -138,7 +138,7 @@ def _regression(test: RegressionTest, order: list[int]) -> dict[str, list[TableC
         "Standard deviation (±)": [
             TableCell(cell.text, bar=bar) for cell, bar in zip(cells(test.std), bars, strict=True)
         ],
-        f"{percent(test.level)} from": cells(test.lower),
+        f"{format_percent(test.level)} from": cells(test.lower),
         "to": cells(test.upper),
         "True": cells(test.y),
         "Error": cells(test.y - test.mean),
@@ -149,15 +149,15 @@ def _regression(test: RegressionTest, order: list[int]) -> dict[str, list[TableC
 def _classification(test: ClassificationTest, order: list[int]) -> dict[str, list[TableCell]]:
     """Return the columns of predicted classes, by name."""
     most = float(np.log(len(test.classes))) or 1.0
-    uncertainty = column_of_numbers(test.entropy[order].tolist(), 3)
+    uncertainty = format_column(test.entropy[order].tolist(), 3)
     return {
-        "Predicted": [TableCell(shortened(test.classes[test.label[at]], LONGEST), numeric=False) for at in order],
-        "Probability": [TableCell(f"{fraction(100 * test.confidence[at], 1)} %") for at in order],
+        "Predicted": [TableCell(truncate(test.classes[test.label[at]], LONGEST), numeric=False) for at in order],
+        "Probability": [TableCell(f"{format_decimals(100 * test.confidence[at], 1)} %") for at in order],
         "Entropy (nats)": [
             TableCell(text, bar=min(1.0, float(test.entropy[at]) / most))
             for text, at in zip(uncertainty, order, strict=True)
         ],
-        "True": [TableCell(shortened(test.classes[test.y[at]], LONGEST), numeric=False) for at in order],
+        "True": [TableCell(truncate(test.classes[test.y[at]], LONGEST), numeric=False) for at in order],
         "Right": [TableCell("yes" if test.right[at] else "✗ no", numeric=False) for at in order],
     }
 
@@ -178,12 +178,12 @@ def _notes(report: Report, at: int) -> dict[str, str]:
 def _input_text(column: Column, value: object) -> str:
     """Write the value of an input."""
     if column.kind == "date" and isinstance(value, float):
-        return date(value)
+        return format_day(value)
     shown = value
     if isinstance(value, float) and value.is_integer() and abs(value) < LARGEST_WHOLE:
         shown = int(value)  # in full, because it may be an id
     # Without thousands separators, because 2019 may be a year.
-    return shown if isinstance(shown, str) else number(shown, 6).replace(",", "")
+    return shown if isinstance(shown, str) else format_number(shown, 6).replace(",", "")
 
 
 def unusual_words(test: RegressionTest | ClassificationTest) -> str:
@@ -194,17 +194,17 @@ def unusual_words(test: RegressionTest | ClassificationTest) -> str:
     if rows == 0:
         return "No held-out row is unusual compared with the training data."
     if rows == len(test):
-        all_rows = "The only held-out row is" if rows == 1 else f"All {count(rows, 'held-out row')} are"
+        all_rows = "The only held-out row is" if rows == 1 else f"All {format_count(rows, 'held-out row')} are"
         return f"{all_rows} unusual compared with the training data."
     are = "is" if rows == 1 else "are"
     if isinstance(test, RegressionTest):
         error = np.abs(test.y - test.mean)
-        here, others = (number(float(error[which].mean()), 3) for which in (test.unusual, ~test.unusual))
+        here, others = (format_number(float(error[which].mean()), 3) for which in (test.unusual, ~test.unusual))
         compared = f"Their mean absolute error is {here}; for the other rows it is {others}."
     else:
-        here, others = (percent(float(test.right[which].mean())) for which in (test.unusual, ~test.unusual))
+        here, others = (format_percent(float(test.right[which].mean())) for which in (test.unusual, ~test.unusual))
         compared = f"{here} of them are right; of the other rows, {others} are."
-    return f"{count(rows, 'held-out row')} {are} unusual compared with the training data. {compared}"
+    return f"{format_count(rows, 'held-out row')} {are} unusual compared with the training data. {compared}"
 
 
 @dataclass(frozen=True)
@@ -237,7 +237,7 @@ class Bars:
         ax.axvline(0, color=now.faint, linewidth=1)
         for at, share in zip(place, self.shares, strict=True):
             side = {"ha": "left" if share >= 0 else "right", "va": "center", "color": now.ink, "fontsize": "medium"}
-            style.annotate(ax, percent(round(share, 2) + 0.0), (share, at), (4 if share >= 0 else -4, 0), **side)
+            style.annotate(ax, format_percent(round(share, 2) + 0.0), (share, at), (4 if share >= 0 else -4, 0), **side)
         # Space for the numbers beside the longest bars.
         low, high = min(0.0, *self.shares), max(0.0, *self.shares)
         width = high - low or 1.0
@@ -271,10 +271,10 @@ def _overall_picture(reasons: UncertaintyReasons) -> PagePicture:
         rest = sum(shares[MOST_BARS - 1 :])
         names, shares = [*names[: MOST_BARS - 1], "other columns"], [*shares[: MOST_BARS - 1], rest]
     caption = (
-        f"The column that adds most to the epistemic uncertainty, for the {count(reasons.explained, 'row')} where it "
-        "is largest."
+        f"The column that adds most to the epistemic uncertainty, for the {format_count(reasons.explained, 'row')} "
+        "where it is largest."
     )
-    plot = Bars(title, tuple(shortened(name, LONGEST_LABEL) for name in names), tuple(shares), "share of rows")
+    plot = Bars(title, tuple(truncate(name, LONGEST_LABEL) for name in names), tuple(shares), "share of rows")
     return page_picture("reasons", plot, caption, "Reasons")
 
 
@@ -286,8 +286,8 @@ def _row_picture(report: Report, reasons: RowReasons, place: int) -> PagePicture
     shown = shown[np.argsort(-shares[shown], kind="stable")]
     labels, lengths = ["a typical row"], [1 - float(shares.clip(0).sum())]
     for at in shown:
-        value = shortened(_input_text(report.table.columns[at], values[at]), LONGEST_VALUE)
-        labels.append(f"{shortened(names[at], LONGEST_LABEL - 2 - len(value))}: {value}")
+        value = truncate(_input_text(report.table.columns[at], values[at]), LONGEST_VALUE)
+        labels.append(f"{truncate(names[at], LONGEST_LABEL - 2 - len(value))}: {value}")
         lengths.append(float(shares[at]))
     if len(order) > len(shown):
         labels.append("other columns")
@@ -299,8 +299,11 @@ def _row_picture(report: Report, reasons: RowReasons, place: int) -> PagePicture
     total, usual = reasons.total, reasons.baseline
     if isinstance(report.test, RegressionTest):
         caption = (
-            f"The epistemic standard deviation is {number(total**0.5, 3)}; for a typical row, {number(usual**0.5, 3)}."
+            f"The epistemic standard deviation is {format_number(total**0.5, 3)}; for a typical row, "
+            f"{format_number(usual**0.5, 3)}."
         )
     else:
-        caption = f"The mutual information is {number(total, 3)} nats; for a typical row, {number(usual, 3)}."
+        caption = (
+            f"The mutual information is {format_number(total, 3)} nats; for a typical row, {format_number(usual, 3)}."
+        )
     return page_picture("reasons", plot, caption, f"Reasons{place}")

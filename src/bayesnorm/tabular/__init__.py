@@ -12,6 +12,7 @@ except ImportError as error:
 
 from . import column_types as column_types, dates as dates, leaks as leaks, not_features as not_features
 from .classifier import BayesNormClassifier as BayesNormClassifier
+from .encoded_columns import CategoricalColumn as CategoricalColumn
 from .explaining import UncertaintyExplanation as UncertaintyExplanation
 from .fold_levels import FoldLevels as FoldLevels
 from .loading import load as load
@@ -20,3 +21,4 @@ from .regressor import BayesNormRegressor as BayesNormRegressor
 from .search_results import NetworkSetting as NetworkSetting, OutOfFold as OutOfFold, Selection as Selection
 from .table_drift import ColumnDrift as ColumnDrift, TableDrift as TableDrift
 from .targets import LARGEST_TARGET as LARGEST_TARGET
+from .uncertainty_parts import EXPONENT as EXPONENT

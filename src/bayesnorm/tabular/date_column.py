@@ -16,8 +16,9 @@ from typing import Self
 import numpy as np
 from numpy.typing import NDArray
 
+from ..words import DAY
 from .column_types import ColumnValues, Numbers, as_dates
-from .dates import DAY, Dates, days
+from .dates import Dates, days
 from .encoded_columns import CategoricalColumn, NumericColumn
 
 # Smallest span of the dates, in days, for features of the year and of the day of the week.

@@ -12,13 +12,12 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
+from ..words import DAY
+
 Dates = NDArray[np.datetime64]
 
 DATE_OBJECTS = (datetime.date, datetime.time)
 """The types of single dates and times; a datetime is also a date."""
-
-# Seconds in a day.
-DAY = 86_400
 
 
 def is_date(column: NDArray[Any]) -> bool:
@@ -56,12 +55,3 @@ def dates_of(column: Any) -> Dates:
     found, present = no_dates(len(column)), column.notna().to_numpy()
     found[present] = [clock_time(value) for value in column[present]]
     return found
-
-
-def date_text(value: np.datetime64) -> str:
-    """Return a date as text, with the time unless it is midnight; for a time without a date, only the time."""
-    day, clock = str(value.astype("datetime64[s]")).split("T")
-    clock = clock.removesuffix(":00")
-    if day == "0001-01-01":
-        return clock
-    return day if clock == "00:00" else f"{day} {clock}"

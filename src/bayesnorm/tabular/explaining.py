@@ -19,9 +19,9 @@ from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
 from ..predictive import ClassificationPredictive
 from ..stacked import one_thread
+from ..words import DAY
 from .column_types import Numbers
 from .date_column import DateColumn
-from .dates import DAY
 from .encoded_columns import NumericColumn
 from .preprocessing import Preprocessing, TableColumn
 from .shapley import Exchanges, shapley_values

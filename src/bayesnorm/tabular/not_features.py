@@ -11,8 +11,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import quoted
+from ..words import format_date
 from .column_types import ColumnValues, is_text
-from .dates import date_text, is_date
+from .dates import is_date
 
 # The reason for leaving out a column without values.
 EMPTY = "is empty"
@@ -70,5 +71,5 @@ def words_of(name: str) -> set[str]:
 
 def _shown(value: str | float | np.datetime64) -> str:
     if isinstance(value, np.datetime64):
-        return date_text(value)
+        return format_date(value)
     return quoted(value) if isinstance(value, str) else f"{value:.10g}"

@@ -14,8 +14,7 @@ from torch import Tensor
 
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood
-from ..predictive import RegressionPredictive
-from ..predictive.regression import require_level
+from ..predictive import RegressionPredictive, require_level
 from .estimator import TabularEstimator, as_inputs
 from .intervals import IntervalLevels
 from .targets import NumberTargets, Targets

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from ..likelihoods import HeteroscedasticGaussian
-from ..predictive.regression import gaussian_crps
+from ..predictive import gaussian_crps
 from ..stacked import half_squared_error
 
 _NORMAL = HeteroscedasticGaussian(axis=-1)

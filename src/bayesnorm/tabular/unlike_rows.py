@@ -11,9 +11,9 @@ from collections.abc import Sequence
 import numpy as np
 
 from ..errors import quoted
+from ..words import DAY, format_day
 from .column_types import ColumnValues, Numbers
 from .date_column import DateColumn
-from .dates import DAY, date_text
 from .encoded_columns import CategoricalColumn
 from .likeness import Likeness
 from .preprocessing import Preprocessing, TableColumn
@@ -87,7 +87,7 @@ def _unseen(column: TableColumn, value: object) -> str:
 
 def _shown(column: TableColumn, value: float) -> str:
     """Return a number or date of a column as text."""
-    return date_text(np.datetime64(round(value * DAY), "s")) if isinstance(column, DateColumn) else f"{value:.6g}"
+    return format_day(value) if isinstance(column, DateColumn) else f"{value:.6g}"
 
 
 def _farthest(preprocessing: Preprocessing, likeness: Likeness, features: Numbers) -> list[list[str]]:
