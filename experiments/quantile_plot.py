@@ -13,8 +13,8 @@ import torch
 from bayesnorm.errors import BayesNormError
 from bayesnorm.plots import style
 from bayesnorm.theory import BatchSizeDiagnosis, Diagnosis, Normality
-from bayesnorm.theory.diagnosis import normal_quantiles
-from bayesnorm.theory.kolmogorov_smirnov import critical_distance, fitted_critical_distance
+
+from .normality import critical_distance, normal_quantiles, unit_quantiles
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -80,9 +80,9 @@ class QQPlot:
             names = dict.fromkeys(units, "")
         curves = {}
         for unit, name in names.items():
-            quantiles = found.quantiles(unit, fitted)[1].numpy()
+            quantiles = unit_quantiles(found, unit, fitted).numpy()
             curves[f"{name} unit {unit}, p = {float(p_value[unit]):.2g}".strip()] = quantiles
-        others = [found.quantiles(unit, fitted)[1] for unit in varying if unit not in names]
+        others = [unit_quantiles(found, unit, fitted) for unit in varying if unit not in names]
         return cls(
             **_common(size, f"{layer}: {NAMES[statistic]}, M = {size.batch_size}", fitted),
             curves=curves,
@@ -95,7 +95,7 @@ class QQPlot:
     ) -> Self:
         """Show one unit at every batch size of a diagnosis."""
         curves = {
-            f"M = {size.batch_size}": statistic_of(size, layer, statistic).quantiles(unit, fitted)[1].numpy()
+            f"M = {size.batch_size}": unit_quantiles(statistic_of(size, layer, statistic), unit, fitted).numpy()
             for size in diagnosis.sizes
         }
         return cls(**_common(diagnosis.sizes[0], f"{layer}, unit {unit}: {NAMES[statistic]}", fitted), curves=curves)
@@ -111,13 +111,13 @@ class QQPlot:
         batch_size: int | None = None,
         fitted: bool = False,
     ) -> Self:
-        """Show one unit at every diagnosed epoch, as in `found` of `diagnose_each`."""
+        """Show one unit at every diagnosed epoch, given diagnoses by epoch."""
         if not found:
             raise BayesNormError("found is empty. Pass diagnoses of at least one epoch.")
         sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in found.items()}
         first = next(iter(sizes.values()))
         curves = {
-            f"epoch {epoch}": statistic_of(size, layer, statistic).quantiles(unit, fitted)[1].numpy()
+            f"epoch {epoch}": unit_quantiles(statistic_of(size, layer, statistic), unit, fitted).numpy()
             for epoch, size in sizes.items()
         }
         title = f"{layer}, unit {unit}: {NAMES[statistic]}, M = {first.batch_size}"
@@ -166,7 +166,7 @@ def _common(size: BatchSizeDiagnosis, title: str, fitted: bool) -> dict[str, Any
     """Return the fields that all three kinds of Q-Q plots share."""
     return {
         "theoretical": normal_quantiles(size.batches).numpy(),
-        "critical": (fitted_critical_distance if fitted else critical_distance)(size.batches),
+        "critical": critical_distance(size.batches, fitted),
         "title": title,
         "fitted": fitted,
     }

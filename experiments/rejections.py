@@ -47,7 +47,7 @@ class RejectionPlot:
     def over_epochs(
         cls, found: Mapping[int, Diagnosis], statistic: Statistic = "mean", *, batch_size: int | None = None
     ) -> Self:
-        """Show every diagnosed epoch, as in `found` of `diagnose_each`."""
+        """Show every diagnosed epoch, given diagnoses by epoch."""
         if not found:
             raise BayesNormError("found is empty. Pass diagnoses of at least one epoch.")
         sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in found.items()}

@@ -18,12 +18,13 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from bayesnorm.theory import Diagnosis, diagnose, diagnose_each
+from bayesnorm.theory import Diagnosis, diagnose
 from bayesnorm.theory.diagnosis import Normality
 from bayesnorm.training import Rescaled, train
 
 from .evidence import write_picture
 from .networks import paper_mlp
+from .normality import rejected_by_chance
 from .options import OUT, OutFolder
 from .panels import panels, set_figure_title
 from .quantile_plot import NAMES, QQPlot, Statistic, statistic_of
@@ -150,11 +151,11 @@ def figure3(
     """
     network = named_mlp(x.shape[1], seed)
     x, y = Rescaled.from_data(network, x, y).standardise(x, y)
-    watch = diagnose_each(x, BATCH_SIZE, batches=batches, seed=seed)
+    diagnoses: dict[int, Diagnosis] = {}
 
     def look(epoch: int, network: nn.Module) -> None:
         if epoch in epochs:
-            watch(epoch, network)
+            diagnoses[epoch] = diagnose(network, x, BATCH_SIZE, batches=batches, seed=seed)
 
     train(
         network,
@@ -168,7 +169,7 @@ def figure3(
         on_epoch=look,
         progress=progress,
     )
-    return Figure3(diagnose(network, x, batch_sizes, batches=batches, seed=seed), watch.found)
+    return Figure3(diagnose(network, x, batch_sizes, batches=batches, seed=seed), diagnoses)
 
 
 def named_mlp(in_features: int, seed: int) -> nn.Sequential:
@@ -180,7 +181,7 @@ def named_mlp(in_features: int, seed: int) -> nn.Sequential:
 def _judged(found: Normality, fitted: bool) -> str:
     """Return whether a layer's units are normal (with any moments, or the theoretical ones), with numbers."""
     share, distance = (found.fitted_rejected, found.fitted_distance) if fitted else (found.rejected, found.distance)
-    chance, largest = found.by_chance(fitted), float(distance.nan_to_num(0).max())
+    chance, largest = rejected_by_chance(found, fitted), float(distance.nan_to_num(0).max())
     word = "holds" if share <= chance else "nearly holds" if largest < CLOSE else "does not hold"
     return (
         f"the normal {word}; {share:.0%} of units rejected (up to {chance:.0%} expected by chance); probabilities "

@@ -42,7 +42,7 @@ import bayesnorm as bn
 from bayesnorm import active, metrics
 from bayesnorm.compression import prune_channels
 from bayesnorm.network import MomentRecorder
-from bayesnorm.theory import BatchNormKL, diagnose_each, kl_divergence, unit_gaussians, weight_decay_prior
+from bayesnorm.theory import BatchNormKL, kl_divergence, unit_gaussians, weight_decay_prior
 from bayesnorm.training import Teacher, relative_adam, train
 
 SIZES = "whole numbers of at least 2, such as (16, 32)"
@@ -78,18 +78,6 @@ def _training(**options):
 def _teacher(**options):
     made = Teacher(network(1), **options)
     return [made.temperature, made.weight]
-
-
-def _diagnoses_during_training(**options):
-    watch = diagnose_each(X, 8, **options)
-    for epoch in (1, 2):
-        watch(epoch, network(1))
-    return str(watch)
-
-
-def _normality(size, unit, **options):
-    of_mean = diagnosis().at(size).layers[0].mean
-    return [of_mean.by_chance(**options), of_mean.quantiles(unit)]
 
 
 def _gaussians_at_batch_size(batch_size):
@@ -219,19 +207,7 @@ CALLS = {
         lambda size: str(bn.diagnose(network(1), X, [8, size], batches=20)),
         size=dataclasses.replace(whole(16, SIZES, (1, 0), name="batch_sizes"), shown=lambda size: [8, size]),
     ),
-    "diagnoses_during_training": Call(
-        _diagnoses_during_training,
-        every=whole(2, "a whole number of epochs, at least 1"),
-        batches=whole(20, "a whole number of at least 20, better a few hundred", (19,)),
-        seed=seed(),
-    ),
-    "normality": Call(
-        _normality,
-        size=accepted(8),
-        unit=whole(1, "a whole number from 0 to 5 for a layer of 6 units", (-1, 6)),
-        repeats=whole(4),
-        seed=seed(),
-    ),
+    "diagnosis_at": Call(lambda size: diagnosis().at(size).layers[0].mean.distance, size=accepted(8)),
     "prior_of_weight_decay": Call(
         lambda **options: weight_decay_prior(**options).std_std,
         rows=whole(50, "the number of training examples, at least 1"),

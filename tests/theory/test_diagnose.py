@@ -67,16 +67,6 @@ def test_the_test_is_scipys(found, standardised):
             assert float(normality.fitted_p_value[unit]) < fitted.pvalue, "the classical one is too lenient"
 
 
-def test_quantiles(found, standardised):
-    theoretical, empirical = found.layer("1").mean.quantiles(2)
-    expected = stats.norm.ppf([(i + 0.5) / S for i in range(S)])
-    assert theoretical.tolist() == pytest.approx(expected.tolist())
-    torch.testing.assert_close(empirical, standardised[0][:, 2].sort().values)
-    _, fitted = found.layer("1").mean.quantiles(2, fitted=True)
-    assert float(fitted.mean()) == pytest.approx(0, abs=1e-12)
-    assert float(fitted.std()) == pytest.approx(1)
-
-
 def test_correlations(found, small):
     batches = collect_statistics(small, mini_batches(rows(64, 3), M, S, seed=3))
     both = torch.cat([batches.mean, batches.var.sqrt()], dim=1)
@@ -242,6 +232,3 @@ def test_what_was_not_diagnosed_is_named():
         found.at(32)
     with pytest.raises(bn.BayesNormError, match=r"name must be a diagnosed layer \('1', '4'\), got '2'"):
         found.at(8).layer("2")
-    for unit in (-1, 5, 1.0, True):
-        with pytest.raises(bn.BayesNormError, match=r"unit must be a whole number from 0 to 4 .* got"):
-            found.at(8).layer("1").mean.quantiles(unit)

@@ -8,7 +8,6 @@ import pytest
 import torch
 from torch import nn
 
-from bayesnorm.errors import BayesNormError
 from bayesnorm.network import collect_statistics, mini_batches
 from bayesnorm.theory import Dependence, Normality, diagnose
 from bayesnorm.theory.diagnose import SHUFFLES
@@ -33,19 +32,6 @@ def test_normal_statistics_are_rejected_as_often_as_chance_says(gaussian):
     assert within_chance(layer.mean.rejected)
     assert within_chance(layer.mean.fitted_rejected)
     assert within_chance(layer.std.fitted_rejected), "the root of a chi-square of 31 is normal for these eyes"
-
-
-def test_units_that_move_together_are_rejected_together():
-    """Of independent units 9 % may be rejected by chance (two standard errors of 2.2 %); of copies, all or none."""
-    independent, copies = Normality.test(rows(60, 100)), Normality.test(rows(60, 1).expand(-1, 100))
-    for fitted in (False, True):
-        assert independent.by_chance(fitted) == pytest.approx(0.09, abs=0.021)
-        assert independent.by_chance(fitted) == independent.by_chance(fitted)
-        assert copies.by_chance(fitted, repeats=50) in (0, 1)
-        with pytest.raises(BayesNormError, match=r"repeats must be .* got 0"):
-            copies.by_chance(fitted, repeats=0)
-    pairs = Normality.test(rows(60, 50).repeat(1, 2))
-    assert 0.09 < pairs.by_chance() < 0.16, "50 units, each twice: 5 % and 1.6 standard errors of 3.1 %"
 
 
 def test_later_layers_vary_less_than_theory_says():

@@ -1,7 +1,7 @@
 """The theory of batch statistics: Gaussians, priors, divergences, and tests of the theory on real batches."""
 
 from .batchnorm_kl import BatchNormKL as BatchNormKL
-from .diagnose import EpochDiagnoses as EpochDiagnoses, diagnose as diagnose, diagnose_each as diagnose_each
+from .diagnose import diagnose as diagnose
 from .diagnosis import (
     BatchSizeDiagnosis as BatchSizeDiagnosis,
     Dependence as Dependence,

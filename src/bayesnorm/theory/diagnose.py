@@ -14,7 +14,7 @@ How to read the result:
 - A p-value says whether a difference was detected; with enough batches, every difference is. The *distance* says how
   large it is: the largest error of any cumulative probability.
 - One unit in twenty is rejected by chance, so look at the share of rejected units. Units of a layer are correlated, so
-  the share varies more than over independent tests; `Normality.by_chance` says how much.
+  the share varies more than over independent tests.
 - The theory's moments come from other passes over the training data, so the classical p-value is valid. With moments
   fitted to the same batches it would be far too large; those p-values use Lilliefors' distribution.
 - The theory is a limit. At finite M, the biased std_B is below s by about (1/2 + (m4/s^4 - 1)/8) s/M. A batch out of N
@@ -25,8 +25,8 @@ How to read the result:
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -48,7 +48,7 @@ from ..network import (
     mini_batches,
 )
 from ..posterior import BatchNormPosterior, Empirical, coordinates
-from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis, Normality, share_text
+from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis, Normality
 
 LEAST_BATCHES = 20
 
@@ -83,78 +83,6 @@ def diagnose(
     sizes, batches, seed = _require(batch_sizes, batches, seed)
     looks = [mini_batches(train_data, size, batches, seed) for size in sizes]
     return Diagnosis(tuple(_at_batch_size(model, look, layers, output) for look in looks))
-
-
-@dataclass
-class EpochDiagnoses:
-    """Diagnoses of a network during training: call it with (epoch, network); see `diagnose_each`.
-
-    Args:
-        look: Function that diagnoses the network.
-        every: Number of epochs between diagnoses.
-        found: Diagnoses by epoch.
-    """
-
-    look: Callable[[nn.Module], Diagnosis]
-    every: int
-    found: dict[int, Diagnosis] = field(default_factory=dict)
-
-    def __call__(self, epoch: int, network: nn.Module) -> None:
-        if epoch % self.every == 0:
-            self.found[epoch] = self.look(network)
-
-    def table(self) -> str:
-        """Return the shares of rejected units for every epoch, as text."""
-        lines = [
-            "                                             rejected at 5 %",
-            "                                             theory       fitted",
-            " epoch  batch size  layer                    mean   std   mean   std",
-        ]
-        for epoch, diagnosis in self.found.items():
-            for size in diagnosis.sizes:
-                for layer in size.layers:
-                    lines.append(
-                        f"{epoch:6d}  {size.batch_size:10d}  {layer.name:24} "
-                        f"{share_text(layer.mean.rejected):>4}  {share_text(layer.std.rejected):>4}   "
-                        f"{share_text(layer.mean.fitted_rejected):>4}  {share_text(layer.std.fitted_rejected):>4}"
-                    )
-        return "\n".join(lines)
-
-    def __str__(self) -> str:
-        return self.table()
-
-
-def diagnose_each(
-    train_data: TrainData,
-    batch_sizes: int | Sequence[int] = (32,),
-    *,
-    every: int = 1,
-    batches: int = 256,
-    layers: LayerChoice = None,
-    output: str | int | None = None,
-    seed: int = 0,
-) -> EpochDiagnoses:
-    """Return a callback `(epoch, network)` for any training loop that diagnoses the network every few epochs.
-
-        watch = diagnose_each(x_train, 32, every=10)
-        for epoch in range(1, 101):
-            ...
-            watch(epoch, network)
-        watch.found[100], print(watch)
-
-    Args:
-        train_data: Training data as the network takes them (standardised, if the network expects that).
-        batch_sizes: The batch sizes M to test.
-        every: Number of epochs between diagnoses.
-        batches, layers, output, seed: See `diagnose`.
-    """
-    every = require_whole("every", every, requirement="a whole number of epochs, at least 1")
-    _require(batch_sizes, batches, seed)  # before training begins
-
-    def look(network: nn.Module) -> Diagnosis:
-        return diagnose(network, train_data, batch_sizes, batches=batches, layers=layers, output=output, seed=seed)
-
-    return EpochDiagnoses(look, every)
 
 
 @dataclass(frozen=True)

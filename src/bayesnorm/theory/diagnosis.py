@@ -10,7 +10,6 @@ import scipy
 import torch
 from torch import Tensor
 
-from ..arguments import require_seed, require_whole
 from ..errors import BayesNormError
 from . import kolmogorov_smirnov as ks
 
@@ -78,42 +77,6 @@ class Normality:
         """Variance of the values divided by the theory's variance, (C,)."""
         return self.standardised.var(0)
 
-    def by_chance(self, fitted: bool = False, repeats: int = 200, seed: int = 0) -> float:
-        """Return the share of rejected units that one layer in twenty exceeds by chance if the theory holds.
-
-        Correlated units are rejected together, so it is larger than for independent units. It comes from simulations
-        of normal values with the same correlations.
-
-        Args:
-            fitted: True for the test against the fitted normal, False for the theory's.
-            repeats: Number of simulations.
-            seed: Seed of the simulations.
-        """
-        repeats = require_whole("repeats", repeats)
-        # Columns of length 1, so that mixing standard normals with their root gives standard normals.
-        root, batches = torch.linalg.qr(_unit_columns(self.standardised)).R, len(self.standardised)
-        bound = (ks.fitted_critical_distance if fitted else ks.critical_distance)(batches, LEVEL)
-        generator, shares = torch.Generator().manual_seed(require_seed(seed)), []
-        for _ in range(repeats):
-            mixture = torch.randn(batches, len(root), dtype=torch.float64, generator=generator)
-            values = (mixture @ root).sort(dim=0).values
-            shares.append((ks.normal_distance(ks.fitted(values) if fitted else values) > bound).double().mean())
-        return float(torch.stack(shares).quantile(1 - LEVEL))
-
-    def quantiles(self, unit: int, fitted: bool = False) -> tuple[Tensor, Tensor]:
-        """Return theoretical and empirical quantiles of a unit for a Q-Q plot, each (S,).
-
-        Args:
-            unit: Number of the unit in the layer.
-            fitted: True to standardise by the mean and standard deviation of the values, False by the theory's.
-        """
-        batches, units = self.standardised.shape
-        requirement = f"a whole number from 0 to {units - 1} for a layer of {units} units"
-        unit = require_whole("unit", unit, 0, units - 1, requirement=requirement)
-        chosen = self.standardised[:, unit : unit + 1].sort(dim=0).values
-        empirical = ks.fitted(chosen) if fitted else chosen
-        return normal_quantiles(batches), empirical[:, 0]
-
 
 @dataclass(frozen=True, eq=False)
 class LayerDiagnosis:
@@ -143,7 +106,7 @@ class Dependence:
     @classmethod
     def from_parts(cls, parts: list[Tensor]) -> Self:
         """Correlate the statistics of all layers, each (S, any number); constant columns are left out."""
-        units = [_unit_columns(part) for part in parts]
+        units = [unit_columns(part) for part in parts]
         batches = len(parts[0])
         layers = torch.full((len(units), len(units)), torch.nan, dtype=torch.float64)
         for i, first in enumerate(units):
@@ -224,13 +187,13 @@ class BatchSizeDiagnosis:
             for name, found in (("mean", layer.mean), ("std", layer.std)):
                 lines.append(
                     f"{layer.name if name == 'mean' else '':{width}}  {found.units:5d}  {name:5}  "
-                    f"{share_text(found.rejected):>6}  {share_text(found.fitted_rejected):>6}  "
+                    f"{_share_text(found.rejected):>6}  {_share_text(found.fitted_rejected):>6}  "
                     f"{_median(found.distance):9.3f}  "
                     f"{_median(found.variance_ratio):8.2f}  {_median(found.shift):+6.2f}"
                 )
         critical = ks.critical_distance(self.batches, LEVEL)
         lines += [
-            f"{'if theory holds':{width}}               {share_text(LEVEL):>6}  {share_text(LEVEL):>6}    "
+            f"{'if theory holds':{width}}               {_share_text(LEVEL):>6}  {_share_text(LEVEL):>6}    "
             f"< {critical:.3f}      1.00   +0.00",
             f"Variance of batches sampled without replacement / theory: {self.without_replacement:.2f}",
             f"Mean |correlation|: {self.dependence.within:.2f} within layers"
@@ -272,12 +235,7 @@ class Diagnosis:
         return self.table()
 
 
-def normal_quantiles(n: int) -> Tensor:
-    """Return the quantiles of the standard normal at (i - 1/2) / n for i = 1 ... n, (n,)."""
-    return torch.special.ndtri((torch.arange(n, dtype=torch.float64) + 0.5) / n)
-
-
-def _unit_columns(values: Tensor) -> Tensor:
+def unit_columns(values: Tensor) -> Tensor:
     """Return the columns that vary, with mean 0 and length 1, so that their inner products are correlations."""
     centred = values.double() - values.double().mean(0)
     length = torch.linalg.vector_norm(centred, dim=0)
@@ -295,6 +253,6 @@ def _median(values: Tensor) -> float:
     return float(values.nanmedian())
 
 
-def share_text(share: float) -> str:
+def _share_text(share: float) -> str:
     """Return a share as text for a table; a dash if no unit varies."""
     return "-" if math.isnan(share) else f"{share:.0%}"

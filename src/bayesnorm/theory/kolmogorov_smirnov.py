@@ -11,7 +11,6 @@ p-value depends on how the normal was chosen:
 
 from __future__ import annotations
 
-import math
 from functools import lru_cache
 
 import scipy
@@ -44,7 +43,7 @@ def p_value(distance: Tensor, n: int) -> Tensor:
 
 def fitted_p_value(distance: Tensor, n: int) -> Tensor:
     """Return P(D >= distance) for samples of size n and a normal fitted to the same sample (Lilliefors)."""
-    null = _simulated_distances(n).to(distance.device)
+    null = simulated_distances(n).to(distance.device)
     at_least = SIMULATIONS - torch.searchsorted(null, distance.double().contiguous())
     return torch.where(distance.isnan(), torch.nan, (1 + at_least) / (1 + SIMULATIONS))
 
@@ -54,13 +53,8 @@ def critical_distance(n: int, level: float = 0.05) -> float:
     return float(scipy.stats.kstwo.isf(level, n))
 
 
-def fitted_critical_distance(n: int, level: float = 0.05) -> float:
-    """Return the smallest simulated D whose `fitted_p_value` is at most `level`."""
-    return float(_simulated_distances(n)[math.ceil((1 - level) * (SIMULATIONS + 1))])
-
-
 @lru_cache(maxsize=8)
-def _simulated_distances(n: int) -> Tensor:
+def simulated_distances(n: int) -> Tensor:
     """Return simulated distances of normal samples of size n to their fitted normals, sorted, (SIMULATIONS,)."""
     samples = torch.randn(n, SIMULATIONS, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
     return normal_distance(fitted(samples.sort(0).values)).sort().values

@@ -1,0 +1,45 @@
+"""Quantiles of units, and the share of units that are rejected by chance."""
+
+from __future__ import annotations
+
+import pytest
+import torch
+from scipy import stats
+
+from bayesnorm.theory import Normality, kolmogorov_smirnov as ks
+from experiments.normality import critical_distance, normal_quantiles, rejected_by_chance, unit_quantiles
+
+
+def rows(count, width, seed=0):
+    return torch.randn(count, width, dtype=torch.float64, generator=torch.Generator().manual_seed(seed))
+
+
+def test_quantiles():
+    values = rows(40, 3)
+    expected = stats.norm.ppf([(i + 0.5) / 40 for i in range(40)])
+    assert normal_quantiles(40).tolist() == pytest.approx(expected.tolist())
+    torch.testing.assert_close(unit_quantiles(Normality.test(values), 2), values[:, 2].sort().values)
+    fitted = unit_quantiles(Normality.test(values), 2, fitted=True)
+    assert float(fitted.mean()) == pytest.approx(0, abs=1e-12)
+    assert float(fitted.std()) == pytest.approx(1)
+
+
+def test_units_that_move_together_are_rejected_together():
+    """Of independent units 9 % may be rejected by chance (two standard errors of 2.2 %); of copies, all or none."""
+    independent, copies = Normality.test(rows(60, 100)), Normality.test(rows(60, 1).expand(-1, 100))
+    for fitted in (False, True):
+        assert rejected_by_chance(independent, fitted) == pytest.approx(0.09, abs=0.021)
+        assert rejected_by_chance(copies, fitted, repeats=50) in (0, 1)
+    pairs = Normality.test(rows(60, 50).repeat(1, 2))
+    assert 0.09 < rejected_by_chance(pairs) < 0.16, "50 units, each twice: 5 % and 1.6 standard errors of 3.1 %"
+
+
+@pytest.mark.parametrize("n", [20, 256])
+def test_critical_distances_of_fitted_normals(n):
+    bound = critical_distance(n, fitted=True)
+    around = torch.tensor([bound * 0.99999, bound], dtype=torch.float64)
+    above, at = ks.fitted_p_value(around, n).tolist()
+    assert at <= 0.05
+    assert above == pytest.approx(at, abs=2 / ks.SIMULATIONS)
+    # Lilliefors' own table (1967) from 1000 simulations: 0.190 at n = 20, 0.886 / sqrt(n) for large ones.
+    assert bound == pytest.approx({20: 0.190, 256: 0.886 / 16}[n], rel=0.03)
