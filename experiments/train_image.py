@@ -42,12 +42,10 @@ def main(
     changes = {"epochs": epochs, "batch_size": batch_size, "images": images, "dropout": dropout}
     plan = Plan.of(network, data, preset, seed, compiled.mode, **changes)
     _, told = trained_network(plan, out, name or f"{network}_{data}_{seed}", place)
-    seconds, parts = told["seconds"], told["milliseconds of a step's parts"]
+    seconds = told["seconds"]
     print(
         f"{network} on {told['training images']:,} images of {data}: accuracy {told['accuracy']:.4f}, "
         f"NLL {told['nll']:.4f} on {told['test images']:,}; {seconds['all']:.0f} s "
         f"({seconds['first epoch']:.1f} s the first epoch, {seconds['later epoch']:.2f} s a later one)"
     )
-    whole = sum(parts.values()) or 1.0
-    shares = ", ".join(f"{part} {value:.2f} ({value / whole:.0%})" for part, value in parts.items())
-    print(f"{told['images per second']:,.0f} images per second; milliseconds of a step's parts: {shares}")
+    print(f"{told['images per second']:,.0f} images per second")

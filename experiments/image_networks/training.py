@@ -20,7 +20,7 @@ from torch.nn import functional as F
 
 from bayesnorm.errors import FileFormatError
 from bayesnorm.files import read_tensors, write_bytes
-from bayesnorm.training import CropAndFlip, History, StepTimes, Teacher, train
+from bayesnorm.training import CropAndFlip, History, Teacher, train
 from bayesnorm.training.objective import Loss
 
 from ..known_names import require_known
@@ -223,14 +223,13 @@ def _train(plan: Plan, checkpoint: Path, device: str) -> tuple[nn.Module, dict[s
     x, y = (part.to(device) for part in plan.load("train"))
     network = plan.new_network().to(device).to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     steps, loaded = plan.steps(len(x)), time.perf_counter()
-    ends, times = {0: loaded}, StepTimes()
+    ends = {0: loaded}
     history = plan.train(
         network,
         x,
         y,
         mixed_precision=True,
         compiled=plan.compiled,
-        times=times,
         progress=lambda epoch, _epochs: ends.update({epoch: time.perf_counter()}),
         checkpoint=checkpoint,
         checkpoint_every=30.0,
@@ -259,7 +258,6 @@ def _train(plan: Plan, checkpoint: Path, device: str) -> tuple[nn.Module, dict[s
         },
         "steps per second": steps / later,
         "images per second": steps * min(recipe.batch_size, len(x)) / later,
-        "milliseconds of a step's parts": times.milliseconds,
         "losses": history.losses,
     }
     return network, told

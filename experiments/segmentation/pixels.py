@@ -16,17 +16,14 @@ from bayesnorm.engines import MonteCarlo
 from bayesnorm.metrics import (
     aupr,
     auroc,
-    boundary_distance,
     confidence_curve,
-    confusion_matrix,
-    patches,
     retention_curve,
-    segmentation_scores,
 )
 from bayesnorm.posterior import Posterior
 from bayesnorm.predictive import ClassificationPredictive
 
 from ..data import CAMVID_CLASSES, CAMVID_VOID
+from .scores import boundary_distance, confusion_matrix, patches, segmentation_scores
 
 # Images that are predicted at once.
 AT_ONCE = 4

@@ -19,7 +19,6 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bayesnorm.likelihoods import Categorical, HeteroscedasticLaplace, Likelihood, LogitNoise
-from bayesnorm.metrics import confusion_matrix, segmentation_scores
 from bayesnorm.predictive import ClassificationPredictive
 from bayesnorm.training import CropAndFlip
 from bayesnorm.training.objective import Loss
@@ -30,6 +29,7 @@ from ..image_networks.training import Plan
 from ..known_names import require_known
 from ..networks import SegNet, UNet
 from .frames import CLASSES, Light, load_frames, median_frequency_weights
+from .scores import confusion_matrix, segmentation_scores
 
 # Each takes classes, seed, in_channels and dropout.
 NETWORKS: dict[str, Callable[..., nn.Module]] = {

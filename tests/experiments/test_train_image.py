@@ -41,7 +41,6 @@ def test_command_trains_writes_and_shows_again(experiments, digits, tmp_path):
     assert told["recipe"]["epochs"] == 8
     assert told["machine"]["torch"] == torch.__version__
     assert told["seconds"]["all"] > told["seconds"]["training"] > 0
-    assert list(told["milliseconds of a step's parts"]) == ["data", "transform", "forward", "backward", "optimiser"]
     assert len(told["losses"]) == 8
     assert told["losses"][-1] < told["losses"][0]
     assert {path.name for path in (tmp_path / "new").iterdir()} == {"lenet5_mnist_0.json", "lenet5_mnist_0.safetensors"}

@@ -10,6 +10,7 @@ import pytest
 import torch
 from sklearn import metrics as sklearn_metrics
 
+import bayesnorm as bn
 from bayesnorm import metrics
 from bayesnorm.errors import InputError
 from bayesnorm.predictive import ClassificationPredictive
@@ -155,3 +156,16 @@ def test_bad_targets_and_predictives(make_classification, make_regression, score
         score(ClassificationPredictive(predictive.log_probs * math.nan), y)
     with pytest.raises(InputError, match=r"predictive is empty"):
         score(ClassificationPredictive(torch.zeros(2, 0, 3)), [])
+
+
+def test_calibration_of_flat_points_is_that_of_the_predictive():
+    generator = torch.Generator().manual_seed(0)
+    predictive = bn.Categorical().predictive(torch.randn(4, 3, 5, 8, 6, generator=generator))
+    y = torch.randint(0, 6, (3, 8, 6), generator=generator)  # class 5 is void
+    kept = y != 5
+    for adaptive in (False, True):
+        curve = metrics.confidence_curve(predictive.confidence[kept], (predictive.label == y)[kept], 7, adaptive)
+        expected = metrics.ece(predictive, y, bins=7, adaptive=adaptive, ignore_index=5)
+        torch.testing.assert_close(curve.error.float(), expected)
+    with pytest.raises(InputError, match=r"confidence and right must have .* got 1 and 2 numbers"):
+        metrics.confidence_curve([0.5], [1.0, 0.0])

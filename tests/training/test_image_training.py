@@ -12,7 +12,7 @@ from torch.nn.functional import cross_entropy
 from torch.optim import SGD, lr_scheduler
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.training import CropAndFlip, StepTimes, train
+from bayesnorm.training import CropAndFlip, train
 
 from .small_training import network, trained, weights
 
@@ -143,22 +143,6 @@ def test_a_network_that_cannot_be_compiled_is_told_as_that(monkeypatch):
     monkeypatch.setattr(torch, "compile", lambda model, **_options: fails)
     with pytest.raises(BayesNormError, match=r"cannot be compiled here \(no compiler\). Use compiled=False"):
         trained(network(), compiled="default")
-
-
-def test_parts_of_steps_are_measured():
-    times = StepTimes(after=2, steps=5)
-    fit(image_network(), times=times)
-    assert list(times.milliseconds) == ["data", "transform", "forward", "backward", "optimiser"]
-    assert times.measured == 5
-    assert all(value > 0 for value in times.milliseconds.values())
-    assert StepTimes(after=100).milliseconds == {}
-
-
-def test_measuring_changes_nothing():
-    models = [image_network(), image_network()]
-    for model, times in zip(models, (None, StepTimes(0, 100)), strict=True):
-        fit(model, times=times)
-    assert torch.equal(weights(models[0]), weights(models[1]))
 
 
 @pytest.mark.parametrize(

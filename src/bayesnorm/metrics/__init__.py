@@ -63,13 +63,4 @@ from .retention import (
     retention_curve as retention_curve,
     spearman as spearman,
 )
-from .segmentation import (
-    Patches as Patches,
-    PatchUncertainty as PatchUncertainty,
-    SegmentationScores as SegmentationScores,
-    boundary_distance as boundary_distance,
-    confusion_matrix as confusion_matrix,
-    patches as patches,
-    segmentation_scores as segmentation_scores,
-)
 from .stateful import torchmetric as torchmetric

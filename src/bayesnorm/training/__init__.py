@@ -7,4 +7,3 @@ from .optimising import relative_adam as relative_adam
 from .progress import progress_bar as progress_bar
 from .run import History as History
 from .scaling import Rescaled as Rescaled
-from .step_times import StepTimes as StepTimes

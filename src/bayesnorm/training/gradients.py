@@ -17,9 +17,6 @@ from .objective import GRAPH, Objective
 # Steps before recording, in which libraries choose kernels and allocate memory.
 WARM_UP = 3
 
-Mark = Callable[[str], None]
-"""Called when a part of a step is finished."""
-
 Transform = Callable[[Tensor, Tensor], Pair]
 """Returns the network's inputs and targets, given those of a batch."""
 
@@ -31,23 +28,19 @@ class Gradients:
         objective: The objective to minimise.
         transform: Augmentation of a batch, or None.
         trained: The tensors that get gradients.
-        mark: Called when a part is finished.
     """
 
-    def __init__(self, objective: Objective, transform: Transform | None, trained: list[Tensor], mark: Mark) -> None:
-        self.objective, self.transform, self.trained, self.mark = objective, transform, trained, mark
+    def __init__(self, objective: Objective, transform: Transform | None, trained: list[Tensor]) -> None:
+        self.objective, self.transform, self.trained = objective, transform, trained
 
     def __call__(self, batch: Pair, epoch: int) -> Tensor:
         """Return the objective's value, still on the device."""
         if self.transform is not None:
             batch = self.transform(*batch)
-            self.mark("transform")
         for tensor in self.trained:
             tensor.grad = None
         value = self.objective(batch, epoch)
-        self.mark("forward")
         value.backward()
-        self.mark("backward")
         return value.detach()
 
 
@@ -87,7 +80,6 @@ class RecordedGradients(Gradients):
         recording.graph.replay()
         for tensor, gradient in zip(self.trained, recording.gradients, strict=True):
             tensor.grad = gradient
-        self.mark("forward and backward")
         return recording.value.clone()
 
     def _as_it_is(self, batch: Pair, epoch: int) -> Tensor:
@@ -104,29 +96,21 @@ class RecordedGradients(Gradients):
     def _record(self, batch: Pair, epoch: int) -> None:
         """Record the step. Nothing is computed during recording."""
         own = batch[0].clone(), batch[1].clone()
-        mark, self.mark = self.mark, _nothing  # `mark` may wait for the device, which recording does not allow
         try:
             graph, value = capture_graph(lambda: Gradients.__call__(self, own, epoch))
         except (RuntimeError, BayesNormError) as error:
             why = str(error).strip().splitlines()[0]
             raise BayesNormError(f'compiled="graph" cannot record a step ({why}). Use compiled=False.') from error
-        finally:
-            self.mark = mark
         self._recording = _Recording(graph, epoch, own, value, [tensor.grad for tensor in self.trained])
-
-
-def _nothing(part: str) -> None:
-    """Do nothing."""
 
 
 def new_gradients(
     objective: Objective,
     transform: Transform | None,
     trained: list[Tensor],
-    mark: Mark,
     compiled: bool | str,
     device: torch.device,
 ) -> Gradients:
     """Return the object that computes gradients: a recording one if compiled="graph" and there is a GPU."""
     kind = RecordedGradients if compiled == GRAPH and device.type == "cuda" else Gradients
-    return kind(objective, transform, trained, mark)
+    return kind(objective, transform, trained)

@@ -26,7 +26,6 @@ from .gradients import Gradients, new_gradients
 from .objective import Loss, Objective, Penalty
 from .optimising import new_optimiser, new_schedule
 from .run import History, Run
-from .step_times import StepTimes
 
 Score = Callable[[nn.Module], float]
 """`evaluate(model)`: the score of a network; lower is better."""
@@ -60,7 +59,6 @@ def train(
     seed: int = 0,
     on_epoch: Callable[[int, nn.Module], None] | None = None,
     progress: Progress | None = None,
-    times: StepTimes | None = None,
     checkpoint: str | os.PathLike[str] | None = None,
     checkpoint_every: float = 60.0,
 ) -> History:
@@ -112,7 +110,6 @@ def train(
         on_epoch: Called with (epoch, model) after each epoch, with the network in evaluation mode. It does not affect
             the random numbers of training. Default: None.
         progress: Called with (epoch, epochs) after each epoch. `progress_bar()` shows a bar. Default: None.
-        times: A `StepTimes` that measures the parts of some steps. Default: None.
         checkpoint: A file to which the whole state is written during training. The same call resumes from it, with the
             same result as an uninterrupted run (on a GPU, as far as its kernels are deterministic). If that run is
             finished, its result is returned at once. You may ask for more epochs than before. Other shapes, data or
@@ -152,12 +149,11 @@ def train(
         device,
         epochs,
         every_step=schedule_every == "step",
-        times=times,
     )
     if run.every_step and isinstance(run.schedule, ReduceLROnPlateau):
         raise BayesNormError("schedule_every='step' does not work with ReduceLROnPlateau. Use schedule_every='epoch'.")
     moved = transform if transform is None or transform_targets else partial(_transform_inputs, transform)
-    gradients = new_gradients(objective, moved, trained, run.mark, compiled, device)
+    gradients = new_gradients(objective, moved, trained, compiled, device)
     rows = None if validation is None else validation_rows(validation, device, dtype)
     if rows is not None:
         evaluate = partial(objective.validation_loss, rows, batches.batch_size or 1)
@@ -226,7 +222,7 @@ def train(
 def _train_epoch(run: Run, gradients: Gradients, batches: Batches, epoch: int) -> float:
     """Train for one pass over the data, and return the mean of the objective."""
     with contextlib.closing(batches.epoch(epoch, run.order)) as pairs:
-        waiting = [run.step(partial(gradients, batch, epoch)) for batch in _timed(pairs, run)]
+        waiting = [run.step(partial(gradients, batch, epoch)) for batch in pairs]
     if not waiting:
         raise InputError(f"data has no batch in epoch {epoch}. At least one batch is needed.")
     # Losses are read together, because every read waits for the device.
@@ -243,18 +239,6 @@ def _train_epoch(run: Run, gradients: Gradients, batches: Batches, epoch: int) -
 def _transform_inputs(transform: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Pair:
     """Return a batch with transformed inputs and unchanged targets."""
     return transform(x), y
-
-
-def _timed(pairs: Iterator[Pair], run: Run) -> Iterator[Pair]:
-    """Yield batches, and measure the time to fetch each of them if times are measured."""
-    while True:
-        if run.times is not None:
-            run.times.begin()
-        batch = next(pairs, None)
-        if batch is None:
-            return
-        run.mark("data")
-        yield batch
 
 
 def _described(transform: Any) -> str:

@@ -19,7 +19,6 @@ from ..errors import BayesNormError, FileFormatError
 from ..network import tensors_of, unwrap
 from ..schema import anything, either, listed, number, record, whole
 from .optimising import restore_optimiser
-from .step_times import StepTimes
 
 
 @dataclass
@@ -67,7 +66,6 @@ class Run:
         epochs: Maximum number of epochs.
         history: The record so far.
         every_step: Whether the schedule advances after every step, not after every epoch.
-        times: Measures the parts of steps, or None.
         best_score: The lowest score so far.
         best: All tensors at that score.
         waited: Number of scores since then.
@@ -82,7 +80,6 @@ class Run:
     epochs: int
     history: History = field(default_factory=History)
     every_step: bool = False
-    times: StepTimes | None = None
     best_score: float = math.inf
     best: dict[str, Tensor] | None = None
     waited: int = 0
@@ -110,21 +107,15 @@ class Run:
         Args:
             gradients: Stores gradients in the trained tensors, and returns the objective.
         """
+        value: Tensor
         if isinstance(self.optimiser, LBFGS):  # evaluates the objective several times
-            value: Any = self.optimiser.step(gradients)
+            value = self.optimiser.step(gradients)
         else:
             value = gradients()
             self.optimiser.step()
         if self.every_step and self.schedule is not None:
             self.schedule.step()
-        self.mark("optimiser")
-        found: Tensor = value
-        return found
-
-    def mark(self, part: str) -> None:
-        """Record that a part of a step is finished, if times are measured."""
-        if self.times is not None:
-            self.times.mark(part)
+        return value
 
     def step_schedule(self, scored: bool) -> None:
         """Advance the schedule after an epoch.

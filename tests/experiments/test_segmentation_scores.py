@@ -8,15 +8,8 @@ import torch
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError
-from bayesnorm.metrics import (
-    boundary_distance,
-    confidence_curve,
-    confusion_matrix,
-    ece,
-    mean_iou,
-    patches,
-    segmentation_scores,
-)
+from bayesnorm.metrics import mean_iou
+from experiments.segmentation.scores import boundary_distance, confusion_matrix, patches, segmentation_scores
 
 TRUE = torch.tensor([[[0, 0, 1, 1], [0, 0, 1, 9]]])
 SEEN = torch.tensor([[[0, 1, 1, 1], [0, 0, 0, 0]]])
@@ -45,15 +38,6 @@ def test_counts_of_parts_add_up_to_the_same_mean_iou():
     parts = [confusion_matrix(predictive.label[i], y[i], 5, ignore_index=5) for i in range(3)]
     expected = mean_iou(predictive, y, ignore_index=5)
     torch.testing.assert_close(segmentation_scores(sum(parts)).mean_iou.float(), expected)
-
-
-def test_calibration_of_flat_points_is_that_of_the_predictive():
-    predictive, y = some_predictions()
-    kept = y != 5
-    for adaptive in (False, True):
-        curve = confidence_curve(predictive.confidence[kept], (predictive.label == y)[kept], 7, adaptive)
-        expected = ece(predictive, y, bins=7, adaptive=adaptive, ignore_index=5)
-        torch.testing.assert_close(curve.error.float(), expected)
 
 
 def test_patches_by_hand():
@@ -122,7 +106,6 @@ def test_distances_by_hand():
         (lambda: patches(SEEN, SEEN, TRUE, size=1, least=1), "least must be .* got 1"),
         (lambda: patches(SEEN, SEEN, TRUE * 0 - 100, size=2), "y has no patch of 2 x 2 pixels with a label"),
         (lambda: boundary_distance(TRUE[0]), r"y must have shape \(batch, height, width\)"),
-        (lambda: confidence_curve([0.5], [1.0, 0.0]), "confidence and right must have .* got 1 and 2 numbers"),
     ],
 )
 def test_bad_arguments(call, message):

@@ -14,9 +14,9 @@ import torch
 from torch import Tensor
 from torch.nn import functional as F
 
-from ..arguments import require_number, require_whole
-from ..errors import InputError
-from .checks import number_vector, real_tensor, wide
+from bayesnorm.arguments import require_number, require_whole
+from bayesnorm.errors import InputError
+from bayesnorm.metrics.checks import number_vector, real_tensor, wide
 
 
 @dataclass(frozen=True)
