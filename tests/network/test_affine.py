@@ -48,8 +48,9 @@ def test_the_map_is_batch_norm_in_evaluation(kind, shape, options):
     network = nn.Sequential(module)
     affine, state = AffineBatchNorm(network), statistics()
     h = torch.randn(6, 4, *shape, dtype=torch.float64)
-    with affine.under(state) as rest:
-        assert rest == {}
+    maps, rest = affine.maps(state)
+    assert rest == {}
+    with affine.under(maps):
         found = network(h)
     expected = own(module, state["0.running_mean"], state["0.running_var"], h)
     torch.testing.assert_close(found, expected, **TIGHT)
@@ -61,7 +62,7 @@ def test_rows_may_have_statistics_of_their_own():
     network, state = nn.Sequential(module), statistics(6)
     affine = AffineBatchNorm(network)
     h = torch.randn(6, 4, 3, 2, dtype=torch.float64)
-    with affine.under(state):
+    with affine.under(affine.maps(state)[0]):
         found = network(h)
     for row in range(6):
         expected = own(module, state["0.running_mean"][row], state["0.running_var"][row], h[row : row + 1])
@@ -73,7 +74,7 @@ def test_what_is_not_given_is_the_layers_own(given):
     module = layer()
     network, state = nn.Sequential(module), statistics()
     affine, h = AffineBatchNorm(network), torch.randn(6, 4, dtype=torch.float64)
-    with affine.under({f"0.{given}": state[f"0.{given}"]}):
+    with affine.under(affine.maps({f"0.{given}": state[f"0.{given}"]})[0]):
         found = network(h)
     parts = {"running_mean": module.running_mean, "running_var": module.running_var, given: state[f"0.{given}"]}
     torch.testing.assert_close(found, own(module, *parts.values(), h), **TIGHT)
@@ -86,8 +87,9 @@ def test_weight_and_bias_may_be_drawn_too_and_other_entries_are_left():
     weight, bias = torch.randn(2, 4, dtype=torch.float64)
     state = {**statistics(), "0.weight": weight, "0.bias": bias, "1.bias": torch.ones(1)}
     h = torch.randn(6, 4, dtype=torch.float64)
-    with affine.under(state) as rest:
-        assert list(rest) == ["1.bias"]
+    maps, rest = affine.maps(state)
+    assert list(rest) == ["1.bias"]
+    with affine.under(maps):
         found = network[0](h)
     expected = batch_norm(h, state["0.running_mean"], state["0.running_var"], weight, bias, eps=module.eps)
     torch.testing.assert_close(found, expected, **TIGHT)
@@ -98,7 +100,7 @@ def test_derivatives_by_the_statistics_are_finite_differences():
     affine, h = AffineBatchNorm(network), torch.randn(3, 4, dtype=torch.float64)
 
     def outputs(mean, var):
-        with affine.under({"0.running_mean": mean, "0.running_var": var}):
+        with affine.under(affine.maps({"0.running_mean": mean, "0.running_var": var})[0]):
             return network(h)
 
     assert torch.autograd.gradcheck(outputs, tuple(value.requires_grad_() for value in state.values()))
@@ -110,11 +112,13 @@ def test_a_subclass_with_an_activation_keeps_it_and_takes_part_on_request():
     affine, h = AffineBatchNorm(network), torch.randn(6, 4, dtype=torch.float64)
     assert list(affine.special) == ["0"]
     expected = own(module, state["0.running_mean"], state["0.running_var"], h).relu()
-    with affine.under(state, special=True) as rest:
-        assert rest == {}
+    maps, rest = affine.maps(state, special=True)
+    assert rest == {}
+    with affine.under(maps):
         torch.testing.assert_close(network(h), expected, **TIGHT)
-    with affine.under(state) as rest:
-        assert rest.keys() == state.keys(), "left to functional_call"
+    maps, rest = affine.maps(state)
+    assert rest.keys() == state.keys(), "left to functional_call"
+    with affine.under(maps):
         torch.testing.assert_close(network(h), own(module, module.running_mean, module.running_var, h).relu(), **TIGHT)
 
 
@@ -130,7 +134,7 @@ def test_nothing_stays_after_an_error():
     network, h = nn.Sequential(layer()), torch.randn(6, 4, dtype=torch.float64)
     affine = AffineBatchNorm(network)
     before = network(h)
-    with pytest.raises(KeyError), affine.under(statistics()):
+    with pytest.raises(KeyError), affine.under(affine.maps(statistics())[0]):
         raise KeyError
     assert torch.equal(network(h), before)
 
@@ -147,5 +151,5 @@ def test_the_map_of_a_half_precision_layer_is_taken_in_single_precision():
 def test_keyword_input_is_taken():
     network, state = nn.Sequential(layer()), statistics()
     affine, h = AffineBatchNorm(network), torch.randn(6, 4, dtype=torch.float64)
-    with affine.under(state):
+    with affine.under(affine.maps(state)[0]):
         assert torch.equal(network[0](input=h), network[0](h))

@@ -199,11 +199,11 @@ def test_fewer_samples_at_once_where_memory_is_short(most, tried, reference, mon
     vmap, seen = torch.vmap, []
 
     def short(function, **options):
-        def run(states):
-            seen.append(len(next(iter(states.values()))))
+        def run(*states):
+            seen.append(len(states[0]))
             if seen[-1] > most:
                 raise torch.OutOfMemoryError
-            return vmap(function, **options)(states)
+            return vmap(function, **options)(*states)
 
         return run
 

@@ -62,7 +62,7 @@ def call_of(posterior):
 
 @pytest.mark.parametrize("layers", [None, 1])
 @pytest.mark.parametrize(
-    ("network", "call"), [(Unpooling, "mapped"), (SharedActivation, "mapped"), (LooksAgain, "plain")]
+    ("network", "call"), [(Unpooling, "in_place"), (SharedActivation, "in_place"), (LooksAgain, "reference")]
 )
 def test_numbers_are_those_of_plain_overrides(network, call, layers, reference, snapshot):
     posterior, x = fitted(network(), layers)
@@ -70,7 +70,7 @@ def test_numbers_are_those_of_plain_overrides(network, call, layers, reference, 
     for _ in range(2):
         outputs = FEW.outputs(posterior, x)
         torch.testing.assert_close(outputs, reference(posterior.model, posterior.sample(3), x), **TIGHT)
-    assert call_of(posterior) == ["mapped" if layers and network is LooksAgain else call]
+    assert call_of(posterior) == ["in_place" if layers and network is LooksAgain else call]
     assert snapshot(posterior.model) == before
     assert [module.inplace for module in posterior.model.modules() if isinstance(module, nn.ReLU)].count(True) == 0
     assert modules == [vars(module) for module in posterior.model.modules()]
@@ -92,7 +92,7 @@ def test_a_forward_that_fails_leaves_activations_as_they_were():
     network = Unpooling()
     posterior, x = fitted(network)
     FEW.outputs(posterior, x)
-    private = posterior.executable._network
+    private = posterior.executable._network.module
     failing, private.head.forward = private.head.forward, None
     with pytest.raises(TypeError):
         FEW.outputs(posterior, x)

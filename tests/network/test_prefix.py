@@ -203,7 +203,7 @@ def test_nothing_recorded_is_kept_after_a_prediction():
     model, x = Stemmed(), torch.randn(30, 3)
     posterior = bn.MCBN(batch_size=8, states=7).fit(model, x)
     posterior.predict(x)
-    assert not posterior.executable._prefix._memo
+    assert not posterior.executable._network.prefix._memo
 
 
 def test_nothing_recorded_is_kept_after_an_error(calls):
@@ -215,7 +215,7 @@ def test_nothing_recorded_is_kept_after_an_error(calls):
     calls.reset(limit=3)
     with pytest.raises(calls.Boom):
         engine.outputs(posterior, x)
-    assert not posterior.executable._prefix._memo
+    assert not posterior.executable._network.prefix._memo
 
 
 def test_an_input_is_not_mistaken_for_another():

@@ -11,7 +11,7 @@ from ..arguments import hold_plain_numbers, require_seed, require_whole
 from ..network import Executable
 from ..predictive import Predictive
 from ..predictive.base import at_least_single
-from .base import Drawable, Engine, Passes, TakesMoments, require_one_shape
+from .base import Drawable, Engine, TakesMoments, require_one_shape
 from .finite import finite_summary, require_finite
 from .summing import Take, run_passes, summary_of
 
@@ -64,16 +64,22 @@ class MonteCarlo(Engine):
 
     def outputs(self, posterior: Drawable, x: Any, seed: int = 0) -> Tensor:
         """Run the network under every sample and return the outputs, (samples, batch, *out)."""
-        parts = posterior.passes(self.samples, require_seed(seed))
-        if len(parts) == 1 and parts[0].places is None:
-            return self._run(parts[0], x)
         outputs: Tensor | None = None
-        for part in parts:
-            found = self._run(part, x)
+        for part in posterior.passes(self.samples, require_seed(seed)):
+            if part.states is None:
+                f = part.executable.point(x)
+                f = f.expand(self.samples if part.places is None else len(part.places), *f.shape)
+            else:
+                f = part.executable.run(
+                    part.states, x, vectorize=self.vectorize, chunk=self.chunk, block_bytes=self.block_bytes
+                )
+                f = f if part.sources is None else f[part.sources]
+            if part.places is None:
+                return f
             if outputs is None:
-                outputs = found.new_empty(self.samples, *found.shape[1:])
-            require_one_shape(outputs.shape[2:], found.shape[2:])
-            outputs[part.places] = found.to(outputs)
+                outputs = f.new_empty(self.samples, *f.shape[1:])
+            require_one_shape(outputs.shape[2:], f.shape[2:])
+            outputs[part.places] = f.to(outputs)
         assert outputs is not None
         return outputs
 
@@ -89,13 +95,3 @@ class MonteCarlo(Engine):
         outputs = at_least_single(self.outputs(posterior, x, seed))
         mean = outputs.mean(0)
         return mean, (outputs - mean).square().mean(0)
-
-    def _run(self, part: Passes, x: Any) -> Tensor:
-        """Return the outputs of the samples that belong to some passes."""
-        if part.states is None:
-            f = part.executable.point(x)
-            return f.expand(self.samples if part.places is None else len(part.places), *f.shape)
-        f = part.executable.run(
-            part.states, x, vectorize=self.vectorize, chunk=self.chunk, block_bytes=self.block_bytes
-        )
-        return f if part.sources is None else f[part.sources]

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import operator
 from collections.abc import Iterator
+from itertools import chain
 from typing import Any
 
 import torch
@@ -111,21 +113,27 @@ class Original:
     """Detect whether a network was moved, or had modules or tensors replaced, since this object was made."""
 
     def __init__(self, model: nn.Module) -> None:
-        own = tensors_of(model).values()
+        tensors = tensors_of(model).values()
         # Moving changes parameters in place and replaces only buffers, and a network may have no buffers.
-        self._first = next((tensor for tensor in own if tensor.is_floating_point()), next(iter(own)))
+        self._first = next((tensor for tensor in tensors if tensor.is_floating_point()), next(iter(tensors)))
         self._first_was = self._first.device, self._first.dtype
-        self._parts = [
-            (mapping, key, value)
-            for _, module in model.named_modules()
-            for mapping in (module._modules, module._parameters, module._buffers)
-            for key, value in mapping.items()
+        modules = [module for _, module in model.named_modules()]
+        self._registries = [
+            registry for module in modules for registry in (module._modules, module._parameters, module._buffers)
         ]
+        self._parts = list(self._current_parts())
 
     def changed(self) -> bool:
         """Return whether the network has changed."""
         moved = (self._first.device, self._first.dtype) != self._first_was
-        return moved or any(mapping.get(key) is not value for mapping, key, value in self._parts)
+        return moved or not all(map(operator.is_, self._current_parts(), self._parts))
+
+    def _current_parts(self) -> Iterator[Any]:
+        """Yield all modules, parameters and buffers, then the end mark, which reveals what was added at the end."""
+        return chain(chain.from_iterable(map(dict.values, self._registries)), [_END])
+
+
+_END = object()
 
 
 @torch.no_grad()

@@ -87,8 +87,15 @@ def call_network(
     network: Callable[[Tensor], Any], x: Tensor, argument: str, shape: tuple[int, ...] | None = None
 ) -> Any:
     """Return `network(x)`; if the forward fails, the error names the argument of `x` and its shape."""
-    try:
+    with forward_errors_explained(x, argument, shape):
         return network(x)
+
+
+@contextlib.contextmanager
+def forward_errors_explained(x: Tensor, argument: str, shape: tuple[int, ...] | None = None) -> Iterator[None]:
+    """Explain an error of the network's forward by naming the argument of `x` and its shape."""
+    try:
+        yield
     except BayesNormError:
         raise
     except Exception as error:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Container, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterator, Sequence
 from functools import partial
 
 import torch
@@ -12,7 +12,7 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from ..errors import WeightsChangedError
 from .locks import exclusive_pass
-from .randomness import generators_as_they_are, isolated_torch_randomness, seed_torch
+from .randomness import torch_generators
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -34,17 +34,29 @@ def restore_state(
         statistics: Tensors that a forward pass might write to without a new version, see `running_statistics`.
         written: A set to which the ids of restored tensors are added.
     """
-    with exclusive_pass() as lost:
-        lost.append(generators_as_they_are(device))
-        stretch = isolated_torch_randomness(0, device), restore_tensors(writable, statistics, written)
-        with stretch[0], stretch[1] as put_back:
-            lost.append(partial(put_back, all_of_them=True))
+    with exclusive_pass() as cleanups:
+        generators = torch_generators(device)
+        generator_states = [generator.get_state() for generator in generators]
+        saved = _SavedTensors(writable, statistics)
 
-            def restart() -> None:
-                seed_torch(0, device)
-                put_back()
+        def restore_generators() -> None:
+            for generator, state in zip(generators, generator_states, strict=True):
+                generator.set_state(state)
 
+        def restart() -> None:
+            for generator in generators:
+                generator.manual_seed(0)
+            saved.restore()
+
+        cleanups += [restore_generators, partial(saved.restore, everything=True)]
+        try:
+            restart()
             yield restart
+        finally:
+            restore_generators()
+            saved.restore()
+            if written is not None:
+                written |= saved.written
 
 
 @contextlib.contextmanager
@@ -63,32 +75,40 @@ def quiet_vmap() -> Iterator[None]:
             switch(True)
 
 
-@contextlib.contextmanager
-def restore_tensors(
-    writable: Sequence[Tensor], statistics: Sequence[Tensor] = (), written: set[int] | None = None
-) -> Iterator[Callable[..., None]]:
-    """Restore afterwards the tensors that a forward pass writes to, which a copy shares with the user's network.
+class _SavedTensors:
+    """Values of tensors that a copy shares with the user's network, to restore them if a forward pass writes to them.
 
-    Gives a function that restores them immediately: the ones that were written to, or `all_of_them`.
+    Args:
+        writable: Tensors whose version increases when they are written to.
+        statistics: Tensors whose version may stay the same.
     """
-    kept = [(tensor, tensor._version, tensor.detach().clone()) for tensor in writable]
-    silent = [(tensor, tensor.detach().clone()) for tensor in statistics]
 
-    def put_back(all_of_them: bool = False) -> None:
-        changed = [(tensor, value) for tensor, version, value in kept if all_of_them or tensor._version != version]
-        changed += [(tensor, value) for tensor, value in silent if all_of_them or not torch.equal(tensor, value)]
-        with torch.no_grad():
-            for tensor, value in changed:
-                tensor.copy_(value)
-        if written is not None:
-            written.update(id(tensor) for tensor, _ in changed)
+    def __init__(self, writable: Sequence[Tensor], statistics: Sequence[Tensor]) -> None:
+        self._versioned = [(tensor, tensor._version, tensor.detach().clone()) for tensor in writable]
+        self._silent = [(tensor, tensor.detach().clone()) for tensor in statistics]
+        self.written: set[int] = set()  # ids of the tensors that were restored
 
+    def restore(self, everything: bool = False) -> None:
+        """Restore the tensors that were written to, or all of them."""
+        changed = [
+            (tensor, value) for tensor, version, value in self._versioned if everything or tensor._version != version
+        ]
+        changed += [(tensor, value) for tensor, value in self._silent if everything or not torch.equal(tensor, value)]
+        if changed:
+            self.written.update(id(tensor) for tensor, _ in changed)
+            with torch.no_grad():
+                for tensor, value in changed:
+                    tensor.copy_(value)
+
+
+@contextlib.contextmanager
+def restore_tensors(writable: Sequence[Tensor], statistics: Sequence[Tensor] = ()) -> Iterator[Callable[[], None]]:
+    """Restore afterwards the tensors that a forward pass writes to; give a function that restores them immediately."""
+    saved = _SavedTensors(writable, statistics)
     try:
-        yield put_back
+        yield saved.restore
     finally:
-        put_back()
-        kept.clear()
-        silent.clear()
+        saved.restore()
 
 
 def writable_tensors(network: nn.Module) -> list[Tensor]:
@@ -97,21 +117,21 @@ def writable_tensors(network: nn.Module) -> list[Tensor]:
 
     Examples are networks that count their calls, keep a memory or shorten vectors, also in evaluation mode.
     """
-    apart = {id(tensor) for tensor in running_statistics(network)}
-    found: list[Tensor] = []
+    statistics = {id(tensor) for tensor in running_statistics(network)}
+    tensors: list[Tensor] = []
     for _, module in network.named_modules():
-        own = (*module._buffers.values(), *vars(module).values())
-        found += (value for value in own if isinstance(value, Tensor) and not value.is_inference())
+        values = (*module._buffers.values(), *vars(module).values())
+        tensors += (value for value in values if isinstance(value, Tensor) and not value.is_inference())
         if isinstance(module, nn.Embedding | nn.EmbeddingBag) and module.max_norm is not None:
-            found.append(module.weight)
-    return [tensor for tensor in found if id(tensor) not in apart]
+            tensors.append(module.weight)
+    return [tensor for tensor in tensors if id(tensor) not in statistics]
 
 
 def running_statistics(network: nn.Module) -> list[Tensor]:
     """Return the tensors that batch normalisation writes to without increasing their version."""
     layers = [module for _, module in network.named_modules() if isinstance(module, _NormBase)]
-    own = [layer._buffers.get(name) for layer in layers for name in _STATISTICS]
-    return [buffer for buffer in own if buffer is not None and not buffer.is_inference()]
+    buffers = [layer._buffers.get(name) for layer in layers for name in _STATISTICS]
+    return [buffer for buffer in buffers if buffer is not None and not buffer.is_inference()]
 
 
 def _nothing() -> None:
@@ -127,13 +147,13 @@ class TensorKeeper:
 
     def __init__(self, network: nn.Module) -> None:
         self._writable, self._statistics = writable_tensors(network), running_statistics(network)
-        self._looked = False  # whether restore_tensors statistics are already left out
+        self._looked = False  # whether statistics that no forward pass writes to are already left out
         self.put_back_some = False  # whether a forward pass ever wrote to a tensor
-        own = {id(tensor) for tensor in self._writable}
+        writable = {id(tensor) for tensor in self._writable}
         self._weights = {
             name: tensor
             for name, tensor in network.named_parameters()
-            if id(tensor) not in own and not nn.parameter.is_lazy(tensor) and not tensor.is_inference()
+            if id(tensor) not in writable and not nn.parameter.is_lazy(tensor) and not tensor.is_inference()
         }
         # Fused optimisers do not increase a weight's version, so the smallest weight is compared. A GPU would have to
         # wait.
@@ -146,7 +166,7 @@ class TensorKeeper:
         self,
         device: torch.device,
         plain: bool = True,
-        overridden: Container[str] = (),
+        overridden: Collection[str] = (),
         again: Callable[[], object] = _nothing,
     ) -> Iterator[Callable[[], None]]:
         """Work without side effects, see the function of this name; refuse weights that change meanwhile.
@@ -170,7 +190,7 @@ class TensorKeeper:
 
     @contextlib.contextmanager
     def forbid_weight_changes(
-        self, overridden: Container[str] = (), again: Callable[[], object] = _nothing
+        self, overridden: Collection[str] = (), again: Callable[[], object] = _nothing
     ) -> Iterator[Callable[[], None]]:
         """Refuse weights that change inside the block; give a function that checks immediately.
 
@@ -180,15 +200,24 @@ class TensorKeeper:
             overridden: Names of tensors whose values are ignored.
             again: Runs the network once more, to find out whether its own forward writes to weights.
         """
-        before = {name: tensor._version for name, tensor in self._weights.items() if name not in overridden}
-        example = self._example if self._example in before else None
-        value = None if example is None else self._weights[example].detach().clone()
+        weights = self._weights
+        if overridden and not weights.keys().isdisjoint(overridden):
+            weights = {name: tensor for name, tensor in weights.items() if name not in overridden}
+        names, tensors = list(weights), list(weights.values())
+        versions = [tensor._version for tensor in tensors]
+        example = None if self._example is None else weights.get(self._example)
+        example_was = None if example is None else example.detach().clone()
 
         def require_unchanged() -> None:
-            now = self._weights
-            changed = [name for name, version in before.items() if name in now and now[name]._version != version]
-            if value is not None and example in now and not torch.equal(now[example], value):
-                changed.append(example)
+            same_example = example is None or example_was is None or torch.equal(example, example_was)
+            if same_example and [tensor._version for tensor in tensors] == versions:
+                return
+            changed = [
+                name
+                for name, tensor, version in zip(names, tensors, versions, strict=True)
+                if tensor._version != version or (tensor is example and not same_example)
+            ]
+            changed = [name for name in changed if name in self._weights]
             if changed and not self._rewritten(changed, again):
                 raise WeightsChangedError(
                     "model: its weights changed while it was running, so old and new weights would be mixed. Is it "

@@ -22,6 +22,10 @@ State = dict[str, Tensor]
 """Overrides by parameter or buffer name, each (n, *shape)."""
 
 
+Maps = dict[str, tuple[Tensor, Tensor]]
+"""Scale and shift of batch-norm layers by name, each (..., channels)."""
+
+
 class AffineBatchNorm:
     """Run the batch-norm layers of a private copy as affine maps under given statistics.
 
@@ -31,34 +35,41 @@ class AffineBatchNorm:
     """
 
     def __init__(self, network: nn.Module) -> None:
-        found = find_batchnorm(network)
-        self.plain = {name: module for name, module in found.items() if _only_normalises(module)}
-        self.special = {name: module for name, module in found.items() if name not in self.plain}
-        self._maps: dict[str, tuple[Tensor, Tensor]] = {}  # scale and shift of each layer in the current forward pass
+        layers = find_batchnorm(network)
+        self.plain = {name: module for name, module in layers.items() if _only_normalises(module)}
+        self.special = {name: module for name, module in layers.items() if name not in self.plain}
+        self._maps: Maps = {}  # the maps of the current forward pass
         # Layers, and activations after them, whose input nothing else uses.
         self._fresh = {name: relu for name, relu in _behind_convolutions(network).items() if name in self.plain}
         self._needed: Callable[[Tensor], bool] | None = None  # when overwriting, tells which inputs are still needed
-        for name, module in found.items():
+        for name, module in layers.items():
             module.forward = self._wrapped(name, module.forward)  # type: ignore[method-assign]
 
-    @contextlib.contextmanager
-    def under(self, state: State, special: bool = False) -> Iterator[State]:
-        """Run layers under the statistics in `state`; give the remaining overrides.
+    def maps(self, state: State, special: bool = False) -> tuple[Maps, State]:
+        """Return the maps of layers under the statistics in `state`, and the remaining overrides.
 
         Args:
-            state: Statistics, (channels,), or (batch, channels) if they differ between examples, and other overrides.
+            state: Statistics, (..., channels), and other overrides. There may be a leading axis of states, or of
+                examples if statistics differ between them.
             special: Whether special layers take part; otherwise their statistics are among the remaining overrides.
         """
-        rest = dict(state)
-        for name in [*self.plain, *(self.special if special else ())]:
-            mean, var = (rest.pop(f"{name}.{key}", None) for key in ("running_mean", "running_var"))
-            if mean is not None or var is not None:
-                learned = ("weight", "bias") if name in self.plain else ()
-                self._maps[name] = self.map_of(name, mean, var, *(rest.pop(f"{name}.{key}", None) for key in learned))
+        maps, rest = {}, dict(state)
+        for layer in dict.fromkeys(name.rpartition(".")[0] for name in state):
+            if layer in self.plain or (special and layer in self.special):
+                mean, var = rest.pop(f"{layer}.running_mean", None), rest.pop(f"{layer}.running_var", None)
+                if mean is not None or var is not None:
+                    learned = ("weight", "bias") if layer in self.plain else ()
+                    maps[layer] = self.map_of(layer, mean, var, *(rest.pop(f"{layer}.{key}", None) for key in learned))
+        return maps, rest
+
+    @contextlib.contextmanager
+    def under(self, maps: Maps) -> Iterator[None]:
+        """Run layers as these maps; layers without a map run their own forward."""
+        self._maps = maps
         try:
-            yield rest
+            yield
         finally:
-            self._maps.clear()
+            self._maps = {}
 
     def writes(self, state: State) -> bool:
         """Return whether forward passes under such a state can map some layer's input in place."""
@@ -94,14 +105,14 @@ class AffineBatchNorm:
     ) -> tuple[Tensor, Tensor]:
         """Return scale and shift of a layer under some statistics, (..., channels); None stands for its own."""
         module = self.plain.get(name) or self.special[name]
-        own_mean, own_var = module.running_mean, module.running_var
-        assert own_mean is not None
-        assert own_var is not None
-        mean, var = own_mean if mean is None else mean, own_var if var is None else var
+        running_mean, running_var = module.running_mean, module.running_var
+        assert running_mean is not None
+        assert running_var is not None
+        mean, var = running_mean if mean is None else mean, running_var if var is None else var
         scale = torch.rsqrt(var.to(torch.promote_types(var.dtype, torch.float32)) + module.eps)
         if name in self.special:
-            scale = scale * torch.sqrt(own_var + module.eps)
-            return scale, own_mean - mean * scale
+            scale = scale * torch.sqrt(running_var + module.eps)
+            return scale, running_mean - mean * scale
         weight, bias = module.weight if weight is None else weight, module.bias if bias is None else bias
         scale = scale if weight is None else scale * weight
         return scale, -mean * scale if bias is None else bias - mean * scale
@@ -120,20 +131,19 @@ class AffineBatchNorm:
                 one |= {f"{name}.running_mean": mean + 2 * sign * var.sqrt(), f"{name}.running_var": 4 * var}
         return one
 
-    def _may_write(self, name: str, h: Tensor) -> bool:
-        """Return whether a layer's map may overwrite its input."""
-        return self._needed is not None and name in self._fresh and not h.requires_grad and not self._needed(h)
-
     def _wrapped(self, name: str, original: Callable[..., Any]) -> Callable[..., Any]:
         """Return a forward that uses the layer's map if there is one."""
 
         def forward(*args: Any, **kwargs: Any) -> Any:
-            drawn = self._maps.get(name)
-            if drawn is None:
+            layer_map = self._maps.get(name)
+            if layer_map is None:
                 return original(*args, **kwargs)
             h = args[0] if args else kwargs.pop("input")
-            scale, shift = (part.view(-1, part.shape[-1], *[1] * (h.dim() - 2)) for part in drawn)
-            if self._may_write(name, h) and h.dtype == scale.dtype == shift.dtype:
+            scale, shift = layer_map
+            shape = (-1, scale.shape[-1], *[1] * (h.dim() - 2))
+            scale, shift = scale.view(shape), shift.view(shape)
+            may_write = self._needed is not None and name in self._fresh and not h.requires_grad and not self._needed(h)
+            if may_write and h.dtype == scale.dtype == shift.dtype:
                 return torch.addcmul(shift, h, scale, out=h)
             mapped = torch.addcmul(shift, h, scale).to(h.dtype)
             return mapped if name in self.plain else original(mapped, *args[1:], **kwargs)
@@ -146,7 +156,7 @@ def _behind_convolutions(network: nn.Module) -> dict[str, nn.ReLU | None]:
 
     Modules with hooks, and a ReLU that occurs in several places, are left out.
     """
-    found: dict[str, nn.ReLU | None] = {}
+    activations: dict[str, nn.ReLU | None] = {}
     places = Counter(id(module) for _, parent in network.named_modules() for module in parent._modules.values())
     for prefix, parent in network.named_modules():
         if type(parent) is not nn.Sequential:
@@ -156,8 +166,8 @@ def _behind_convolutions(network: nn.Module) -> dict[str, nn.ReLU | None]:
             if type(before) not in (nn.Conv1d, nn.Conv2d, nn.Conv3d) or _hooked(before) or _hooked(layer):
                 continue
             alone = type(after) is nn.ReLU and places[id(after)] == 1 and not _hooked(after)
-            found[f"{prefix}.{name}" if prefix else name] = after if alone else None  # type: ignore[assignment]
-    return found
+            activations[f"{prefix}.{name}" if prefix else name] = after if alone else None  # type: ignore[assignment]
+    return activations
 
 
 def _hooked(module: nn.Module | None) -> bool:
@@ -166,5 +176,5 @@ def _hooked(module: nn.Module | None) -> bool:
 
 def _only_normalises(module: _BatchNorm) -> bool:
     """Return whether a layer's forward is torch's own."""
-    known = _BatchNorm.forward, nn.SyncBatchNorm.forward
-    return "forward" not in vars(module) and type(module).forward in known
+    originals = _BatchNorm.forward, nn.SyncBatchNorm.forward
+    return "forward" not in vars(module) and type(module).forward in originals

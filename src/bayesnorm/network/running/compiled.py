@@ -30,9 +30,8 @@ from ..layers import find_batchnorm
 from ..layout import largest_difference
 from ..outputs import select_output
 from .affine import State
-from .blocks import Outputs, Take
-from .executable import Executable
-from .plan import default_block_bytes
+from .executable import Executable, Outputs, Take
+from .plan import default_block_bytes, kind_of
 
 # How many compiled graphs are kept, one per shape.
 GRAPHS = 8
@@ -100,7 +99,8 @@ class CompiledExecutable(Executable):
         samples = self._prepared(states)
         if samples is not None and vectorize and chunk is None and block_bytes is None:
             count = len(samples.scale)
-            most = self._samples_at_once(states, x, max(default_block_bytes(x.device), GRAPH_BYTES), len(x))
+            budget = max(default_block_bytes(x.device), GRAPH_BYTES)
+            most = self._samples_at_once(kind_of(states, x), states, x, budget, len(x))
             size = -(-count // -(-count // most))  # the smallest size with this number of graphs
             graph = self._graph(samples.some(0, size), x)
             if graph is not None:
@@ -190,10 +190,12 @@ class CompiledExecutable(Executable):
         """Return the maps of all layers side by side, cached while the samples are the same; None if there are none."""
         if self._samples is None or self._samples.states is not states:
             names = tuple(dict.fromkeys(name.rpartition(".")[0] for name in states))
-            if any(name not in self._affine.plain for name in names):
+            if any(name not in self._network.batchnorm.plain for name in names):
                 return None
             maps = [
-                self._affine.map_of(name, states.get(f"{name}.running_mean"), states.get(f"{name}.running_var"))
+                self._network.batchnorm.map_of(
+                    name, states.get(f"{name}.running_mean"), states.get(f"{name}.running_var")
+                )
                 for name in names
             ]
             scale, shift = (torch.cat(parts, dim=-1).to(self._compute_dtype) for parts in zip(*maps, strict=True))

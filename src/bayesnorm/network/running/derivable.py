@@ -3,17 +3,15 @@
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator, Sequence
 
 import torch
 from torch import Tensor
 
 from ...errors import NetworkError
-from ..inputs import call_network
+from ..inputs import forward_errors_explained
 from .affine import AffineBatchNorm, State
-
-Outputs = Callable[[Tensor, State], Tensor]
-"""Returns a network's outputs for inputs under one state."""
+from .private_network import PrivateNetwork
 
 # The number of examples, and by how many standard deviations statistics are moved to see whether outputs depend on
 # them.
@@ -36,7 +34,7 @@ def derivative_errors_explained() -> Iterator[None]:
 
 
 @torch.no_grad()
-def require_derivable(affine: AffineBatchNorm, reference: Outputs, mapped: Outputs, state: State, x: Tensor) -> None:
+def require_derivable(network: PrivateNetwork, state: State, x: Tensor) -> None:
     """Refuse a network whose outputs on some examples of `x` change if batch norm runs as an affine map.
 
     The check uses other statistics than the network's own. This reveals special layers and forwards that use statistics
@@ -44,21 +42,22 @@ def require_derivable(affine: AffineBatchNorm, reference: Outputs, mapped: Outpu
     everything before would be missing without an error.
 
     Args:
-        affine: The network's batch-norm layers.
-        reference: Returns outputs under a state, by plain overrides.
-        mapped: Returns the same by affine maps.
+        network: The network.
         state: Means and variances of layers, (channels,), or (batch, channels) if they differ between examples.
         x: Inputs on the network's device.
     """
-    state = _moved(affine, {name: (value[0] if value.dim() > 1 else value).detach() for name, value in state.items()})
+    state = _moved(
+        network.batchnorm, {name: (value[0] if value.dim() > 1 else value).detach() for name, value in state.items()}
+    )
     some = x[:ROWS]
-    expected = call_network(lambda rows: reference(rows, state), some, "x", tuple(x.shape))
-    found, cut_off = _outputs_and_layers_cut_off(mapped, state, some)
+    with forward_errors_explained(some, "x", tuple(x.shape)):
+        expected = network.reference(some, state)
+    outputs, cut_off = _outputs_and_layers_cut_off(network, state, some)
     rounding = max(1e-3, 8 * torch.finfo(expected.dtype).eps)
     within = rounding * float(expected.abs().max())
-    if not torch.allclose(expected, found, rtol=rounding, atol=within, equal_nan=True):
-        what = f"the layers {', '.join(affine.special)} use their input for more than normalisation"
-        if not affine.special:
+    if not torch.allclose(expected, outputs, rtol=rounding, atol=within, equal_nan=True):
+        what = f"the layers {', '.join(network.batchnorm.special)} use their input for more than normalisation"
+        if not network.batchnorm.special:
             what = "its forward uses batch-norm statistics outside of their layers, or normalises by the batch"
         raise NetworkError(
             f"model: {what}, so its outputs have no derivatives with respect to the statistics. Use "
@@ -68,7 +67,7 @@ def require_derivable(affine: AffineBatchNorm, reference: Outputs, mapped: Outpu
         mean, var = f"{layer}.running_mean", f"{layer}.running_var"
         spread = state[var].clamp_min(0).sqrt()
         shifted = state | {mean: state[mean] + SHIFT * spread, var: (1 + SHIFT) * state[var]}
-        change = (reference(some, shifted) - expected).abs().max()
+        change = (network.reference(some, shifted) - expected).abs().max()
         if float(change) > 1e-6 * float(expected.abs().max()):  # otherwise its units are zero for these examples
             raise NetworkError(
                 f"model: its outputs depend on the statistics of {layer!r}, but its forward blocks their derivatives, "
@@ -90,15 +89,16 @@ def _moved(affine: AffineBatchNorm, state: State) -> State:
     return moved
 
 
-def _outputs_and_layers_cut_off(mapped: Outputs, state: State, x: Tensor) -> tuple[Tensor, list[str]]:
+def _outputs_and_layers_cut_off(network: PrivateNetwork, state: State, x: Tensor) -> tuple[Tensor, list[str]]:
     """Return outputs, with separate statistics for every example, and the layers that get no derivative from them."""
     with torch.enable_grad(), derivative_errors_explained():
-        own = {name: value.expand(len(x), -1).clone().requires_grad_() for name, value in state.items()}
-        outputs = mapped(x, own)
+        statistics = {name: value.expand(len(x), -1).clone().requires_grad_() for name, value in state.items()}
+        outputs = network.mapped(x, statistics)
         weights = torch.randn(outputs.shape, generator=torch.Generator().manual_seed(0)).to(outputs)
         mixed = (outputs * weights).sum()
-        graph = mixed.requires_grad
-        found = torch.autograd.grad(mixed, list(own.values()), allow_unused=True) if graph else [None] * len(own)
-    layers = [name.rpartition(".")[0] for name in own]
-    reached = {layer for layer, g in zip(layers, found, strict=True) if g is not None and bool(g.any())}
+        gradients: Sequence[Tensor | None] = [None] * len(statistics)
+        if mixed.requires_grad:
+            gradients = torch.autograd.grad(mixed, list(statistics.values()), allow_unused=True)
+    layers = [name.rpartition(".")[0] for name in statistics]
+    reached = {layer for layer, g in zip(layers, gradients, strict=True) if g is not None and bool(g.any())}
     return outputs.detach(), [layer for layer in dict.fromkeys(layers) if layer not in reached]

@@ -18,9 +18,8 @@ from ..dropout_layers import find_dropout, refusal
 from ..inputs import with_small_images
 from ..layers import listed
 from .affine import State
-from .blocks import Take
 from .dropout_watch import watch_dropout
-from .executable import Executable
+from .executable import Executable, Take
 from .seeded_dropout import Axes, SeededDropout, seed_dropout
 
 

@@ -17,30 +17,42 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.func import functional_call
 
 from ...arguments import as_whole
-from ...errors import BayesNormWarning, NetworkError, WeightsChangedError
-from ..copying import Original, device_of, dtype_of, private_copy, require_initialised, tensors_of, unwrap
-from ..inputs import as_input, call_network, with_small_images
+from ...errors import BayesNormWarning, WeightsChangedError
+from ..copying import Original, device_of, dtype_of, private_copy, require_initialised, unwrap
+from ..inputs import as_input, call_network, forward_errors_explained, with_small_images
 from ..layers import require_python
-from ..layout import largest_difference
+from ..layout import channels_last, largest_difference
 from ..locks import fork_generation
-from ..outputs import select_output
-from ..restoring import TensorKeeper, quiet_vmap
-from .affine import AffineBatchNorm, State
-from .blocks import Blocks, Outputs, Take
+from .affine import State
 from .derivable import derivative_errors_explained, require_derivable
-from .plan import Call, Calls, Planner, default_block_bytes, kind_of
-from .prefix import PrefixCache
+from .plan import Call, Kind, Planner, Way, default_block_bytes, kind_of, layers_of
+from .private_network import PrivateNetwork
+
+Take = Callable[[slice, slice, Tensor], None]
+"""A function of examples, samples and their outputs; see `Executable.each`."""
+
+
+class Outputs:
+    """Stores outputs under n states in `all`, (n, batch, *out); a `Take`."""
+
+    all: Tensor
+
+    def __init__(self, states: State, x: Tensor) -> None:
+        self._shape = len(next(iter(states.values()))), len(x)
+
+    def __call__(self, rows: slice, samples: slice, outputs: Tensor) -> None:
+        if not hasattr(self, "all"):
+            self.all = outputs.new_empty(*self._shape, *outputs.shape[2:])
+        self.all[samples, rows] = outputs
 
 
 class Executable:
     """A user's network, ready to run under sampled states; the network itself is never modified.
 
-    There are four ways to call it. `_reference` defines a sample, by plain overrides. `_mapped` computes the same with
-    batch norm as affine maps, which have derivatives. `_in_place` is `_mapped` with less memory. `_vectorised` is
-    `_mapped` under many states at once.
+    It cuts examples into blocks and samples into chunks by memory, and runs each in the way that the `Planner` chose.
+    `PrivateNetwork` has the ways to call the network.
 
     Args:
         model: The network; wrappers of torch.compile and data parallelism are removed.
@@ -61,26 +73,16 @@ class Executable:
 
     def _build(self) -> None:
         """Make the private copy that is run, and everything derived from it."""
-        self._network = self._private()  # shares its tensors with the user's network
-        self._affine = AffineBatchNorm(self._network)  # its batch-norm layers, which can run as affine maps
-        # Its forwards, which can skip what is the same for every sample; made after the maps, which it wraps too.
-        self._prefix = PrefixCache(self._network)
-        self._keeper = TensorKeeper(self._network)  # restores tensors that a forward pass writes to
-        self._restart: Callable[[], None] = _nothing  # resets the state for the next forward pass
-        calls = Calls(self._reference, self._in_place, self._vectorised)
-        self._planner = Planner(self._network, self._affine, self._prefix, calls, self._warn_of_loop)
-        self._blocks = Blocks(self._planner, self._prefix, calls)
-        self._derivable_kinds: set[Any] = set()  # kinds of input whose outputs have derivatives
-        self._independent_rows: dict[Any, bool] = {}  # by kind of input, whether examples may be split
-        self.output_shape: tuple[int, ...] | None = None  # of one example's output, once known
-        # Shapes and dtypes of what states may override.
-        self._known = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(self._network).items()}
+        self._network = PrivateNetwork(self._private(), self.output)
+        self._planner = Planner(self._network)
+        self._derivable_kinds: set[Kind] = set()  # kinds of input whose outputs have derivatives
+        self._independent_rows: dict[Kind, bool] = {}  # by kind of input, whether examples may be split
         self._device, self._dtype = device_of(self.model), dtype_of(self.model)
         self._original = Original(self.model)  # detects when the user moves the network or replaces parts of it
-        self._fork_generation = fork_generation()  # none of them belongs to this copy
+        self._fork_generation = fork_generation()
 
     def _private(self) -> nn.Module:
-        """Return the copy of the network that is run."""
+        """Return the copy of the network that is run; it shares its tensors with the user's network."""
         return private_copy(self.model)
 
     def _refresh(self) -> None:
@@ -116,7 +118,12 @@ class Executable:
     @property
     def names(self) -> frozenset[str]:
         """Return the names of the tensors that a state may override."""
-        return frozenset(self._known)
+        return frozenset(self._network.overridable)
+
+    @property
+    def output_shape(self) -> tuple[int, ...] | None:
+        """Return the shape of one example's output, or None before the first forward pass."""
+        return self._network.output_shape
 
     def input(self, x: Any, name: str = "x") -> Tensor:
         """Return inputs on the network's device and in its dtype; `name` is the argument's name in messages."""
@@ -128,8 +135,8 @@ class Executable:
     def point(self, x: Any) -> Tensor:
         """Return the deterministic network's outputs in evaluation mode, (batch, *out)."""
         x = self.input(x)
-        with self._restored(x):
-            return call_network(self._reference, x, "x").detach()  # a forward may compute derivatives itself
+        with self._isolated(x):
+            return call_network(self._network.reference, x, "x").detach()  # a forward may compute derivatives itself
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -153,8 +160,8 @@ class Executable:
         """
         x = self.input(x)
         outputs = Outputs(states, x)
-        with self._restored(x, overridden=states):
-            self._run(self._fitting(states), x, outputs, vectorize, chunk, block_bytes)
+        with self._isolated(x, overridden=states):
+            self._run(self._network.fitting(states), x, outputs, vectorize, chunk, block_bytes)
         return outputs.all
 
     @torch.inference_mode(False)
@@ -179,12 +186,12 @@ class Executable:
             vectorize, chunk, block_bytes: As in `run`.
         """
         x = self.input(x)
-        with self._restored(x, overridden=states or {}):
+        with self._isolated(x, overridden=states or {}):
             if states is not None:
-                self._run(self._fitting(states), x, take, vectorize, chunk, block_bytes)
+                self._run(self._network.fitting(states), x, take, vectorize, chunk, block_bytes)
                 return
-            for rows in self._row_blocks({}, x, block_bytes or default_block_bytes(x.device)):
-                take(rows, slice(0, 1), call_network(self._reference, x[rows], "x").detach()[None])
+            for rows in self._row_blocks(kind_of({}, x), {}, x, block_bytes or default_block_bytes(x.device)):
+                take(rows, slice(0, 1), call_network(self._network.reference, x[rows], "x").detach()[None])
 
     def derivable(self, state: State, x: Tensor) -> Tensor:
         """Return outputs under one state, with derivatives with respect to it: (batch, *out).
@@ -195,134 +202,134 @@ class Executable:
             x: Inputs on the network's device.
         """
         self._refresh()
-        key = kind_of(state, x)
-        new = key not in self._derivable_kinds
-        with self._restored(x, plain=new, overridden=state):
+        kind = kind_of(state, x)
+        new = kind not in self._derivable_kinds
+        with self._isolated(x, plain=new, overridden=state):
             if new:
-                require_derivable(self._affine, self._reference, self._mapped, state, x)
-                self._derivable_kinds.add(key)
+                require_derivable(self._network, state, x)
+                self._derivable_kinds.add(kind)
             with derivative_errors_explained():
-                return self._mapped(x, state)
+                return self._network.mapped(x, state)
 
     def forbid_weight_changes(self) -> contextlib.AbstractContextManager[object]:
         """Refuse weights that change during several calls that belong together."""
-        return self._keeper.forbid_weight_changes()
+        return self._network.keeper.forbid_weight_changes()
 
     @contextlib.contextmanager
-    def _restored(self, x: Tensor, **options: Any) -> Iterator[None]:
-        """Work on inputs without side effects, see `TensorKeeper.restore_state`."""
+    def _isolated(self, x: Tensor, **options: Any) -> Iterator[None]:
+        """Work on inputs without side effects, see `PrivateNetwork.isolated`."""
         try:
-            again = partial(self._reference, x[:1])
-            with self._keeper.restore_state(x.device, again=again, **options) as self._restart:
+            with self._network.isolated(x, **options):
                 yield
         except WeightsChangedError:
             self._build()  # results of checks made meanwhile may be wrong
             raise
 
-    def _reference(self, x: Tensor, state: State | None = None) -> Tensor:
-        """Return outputs under one state by plain overrides; None for the network without overrides."""
-        self._restart()
-        x = x.clone()  # a network may write into its input
-        result = functional_call(self._network, self._in_own_dtypes(state), (x,)) if state else self._network(x)
-        outputs = select_output(result, self.output, len(x))
-        self.output_shape = tuple(outputs.shape[1:])
-        return outputs
-
-    def _mapped(self, x: Tensor, state: State, under_vmap: bool = False) -> Tensor:
-        """Return outputs under one state with batch norm as affine maps.
-
-        Args:
-            x: Inputs.
-            state: Overrides; statistics may be (batch, channels) if they differ between examples.
-            under_vmap: Whether the forward pass has begun already and needs no derivatives: batch-norm layers that do
-                more than normalise are then overridden.
-        """
-        if not under_vmap:
-            self._restart()
-        x = x.clone()
-        with self._affine.under(state, special=not under_vmap) as rest:
-            result = functional_call(self._network, rest, (x,)) if rest else self._network(x)
-        return select_output(result, self.output, len(x))
-
-    def _in_place(self, x: Tensor, state: State) -> Tensor:
-        """Return outputs under one state with batch norm as affine maps that overwrite inputs no longer needed."""
-        self._restart()
-        with self._affine.in_place(self._prefix.keeps):
-            return self._mapped(x, state, under_vmap=True)
-
-    def _vectorised(self, x: Tensor, states: State) -> Tensor:
-        """Return outputs under many states, (n, batch, *out)."""
-        self._restart()
-        with quiet_vmap():
-            outputs: Tensor = torch.vmap(partial(self._mapped, x, under_vmap=True), randomness="same")(states)
-        return outputs
-
     def _run(
         self, states: State, x: Tensor, take: Take, vectorize: bool, chunk: int | None, block_bytes: int | None
     ) -> None:
         """Do what `each` does, with states and inputs in the network's dtypes."""
-        budget = block_bytes or default_block_bytes(x.device)
-        blocks = self._row_blocks(states, x, budget)
+        kind, budget = kind_of(states, x), block_bytes or default_block_bytes(x.device)
+        blocks = self._row_blocks(kind, states, x, budget)
         if chunk is None:
-            chunk = self._samples_at_once(states, x, budget, blocks[0].stop)
-        wanted: Call = "vectorised" if vectorize and chunk > 1 else "plain"
-        if vectorize and chunk == 1 and self._affine.writes(states):
-            wanted = "mapped"
-        way = self._planner.way(states, x, wanted)
+            chunk = self._samples_at_once(kind, states, x, budget, blocks[0].stop)
+        wanted: Call = "vectorised" if vectorize and chunk > 1 else "reference"
+        if vectorize and chunk == 1 and self._network.batchnorm.writes(states):
+            wanted = "in_place"
+        way = self._planner.way(kind, states, x, wanted)
+        if way.failure is not None:
+            self._warn_of_loop(way.failure)
         for rows in blocks:
             self._note_first_row(rows.start)
-            way = self._blocks.run(states, x[rows], partial(take, rows), chunk, way)
+            way = self._run_block(kind, states, x[rows], partial(take, rows), chunk, way)
 
-    def _row_blocks(self, states: State, x: Tensor, budget: int) -> list[slice]:
+    def _run_block(
+        self, kind: Kind, states: State, x: Tensor, take: Callable[[slice, Tensor], None], chunk: int, way: Way
+    ) -> Way:
+        """Run some examples under all states; return the way for the next block.
+
+        Args:
+            kind: The kind of input.
+            states: Overrides, each with a leading axis of n.
+            x: The examples.
+            take: Function of a slice of states and their outputs.
+            chunk: Number of states in a vectorised forward pass.
+            way: How to run; if that fails, states run one by one by plain overrides from then on.
+        """
+        network, sampled = self._network, layers_of(states)
+        dtype = self._planner.sizes(kind, states, x).output_dtype
+        start, count = 0, len(next(iter(states.values())))
+        recorded: Way | None = None  # the way for which the part before the first sampled module was recorded
+        try:
+            while start < count:
+                if recorded is not way:
+                    recorded = way
+                    ahead = channels_last(x) if way.prefix_last else x
+                    tail = ahead if way.tail_last else x
+                    contiguous = way.prefix_last and not way.tail_last
+                    with forward_errors_explained(x, "x"):
+                        network.prefix.record(partial(network.reference, ahead), sampled, contiguous)
+                try:
+                    if way.call == "vectorised":
+                        stop = min(start + chunk, count)
+                        part = {name: value[start:stop] for name, value in states.items()}
+                        outputs = network.prefix.replay(partial(network.vectorised, tail, part), sampled)
+                    else:
+                        stop, one = start + 1, {name: value[start] for name, value in states.items()}
+                        call = network.in_place if way.call == "in_place" else network.reference
+                        outputs = network.prefix.replay(partial(call, tail, one), sampled)[None]
+                except torch.OutOfMemoryError:
+                    # Another process took memory that was free when blocks were planned.
+                    if stop - start == 1:
+                        raise
+                    chunk = (stop - start) // 2
+                except RuntimeError as error:
+                    # The test on two examples cannot show everything, such as an operation that `vmap` does not support
+                    # at this size.
+                    if way.call == "reference":
+                        raise
+                    self._warn_of_loop(error)
+                    network.prefix.forget()
+                    way = self._planner.give_up(kind, states, x, way.call)
+                else:
+                    take(slice(start, stop), outputs.detach().to(dtype))
+                    start = stop
+        finally:
+            network.prefix.forget()
+        return way
+
+    def _row_blocks(self, kind: Kind, states: State, x: Tensor, budget: int) -> list[slice]:
         """Return the blocks of examples to run: as many as fit into memory, or all if they depend on each other."""
-        rows = min(len(x), self._samples_at_once(states, x, budget, rows=1))
+        rows = min(len(x), self._samples_at_once(kind, states, x, budget, rows=1))
         if rows < len(x) and not self._rows_independent(x):
             rows = len(x)
         return [slice(start, min(start + rows, len(x))) for start in range(0, len(x), rows)]
 
-    def _samples_at_once(self, states: State, x: Tensor, budget: int, rows: int) -> int:
+    def _samples_at_once(self, kind: Kind, states: State, x: Tensor, budget: int, rows: int) -> int:
         """Return the number of states to run at once, by the memory of the largest activation."""
-        return max(1, budget // (rows * self._planner.sizes(states, x).bytes_per_row))
+        return max(1, budget // (rows * self._planner.sizes(kind, states, x).bytes_per_row))
 
     def _note_first_row(self, start: int) -> None:
         """Record the first example of the next block, for layers whose samples differ between examples."""
 
     def _rows_independent(self, x: Tensor) -> bool:
         """Return whether an example's output is the same in another batch, so that a batch may be split into blocks."""
-        key = kind_of({}, x)
-        if key not in self._independent_rows:
+        kind = kind_of({}, x)
+        if kind not in self._independent_rows:
             choices = ([0, 0], [0, 1, -1])
             alone, in_company = with_small_images(
-                lambda images: [call_network(self._reference, images[rows], "x") for rows in choices], x
+                lambda images: [call_network(self._network.reference, images[rows], "x") for rows in choices], x
             )
             scale = in_company.abs().max().clamp_min(1e-6)
             independent = bool(largest_difference(alone[:1], in_company[:1]) <= 1e-3 * scale)
             if not bool(torch.isfinite(scale)):  # such extreme examples say nothing about others
                 return independent
-            self._independent_rows[key] = independent
-        return self._independent_rows[key]
-
-    def _fitting(self, states: State) -> State:
-        """Return states in the dtypes of what they override; refuse states of another architecture."""
-        for name, value in states.items():
-            shape, _ = self._known.get(name, (None, None))
-            if value.shape[1:] != shape:
-                raise NetworkError(
-                    f"states: {name!r} of shape {tuple(value.shape[1:])} does not fit the network "
-                    f"({'no such entry' if shape is None else tuple(shape)}). The posterior belongs to another "
-                    "architecture. Pass the network that it was fitted on."
-                )
-        return self._in_own_dtypes(states)
-
-    def _in_own_dtypes(self, state: State) -> State:
-        """Return a state, or states, in the dtypes of what they override."""
-        if all(value.dtype == self._known[name][1] for name, value in state.items()):
-            return state  # the same object: a compiled network recognises the same samples by it
-        return {name: value.to(self._known[name][1]) for name, value in state.items()}
+            self._independent_rows[kind] = independent
+        return self._independent_rows[kind]
 
     def _warn_of_loop(self, error: BaseException) -> None:
         """Warn once that samples run one by one, and why; refuse changed weights, which would explain it."""
-        self._keeper.require_unchanged()
+        self._network.keeper.require_unchanged()
         if not self._warned_of_loop:
             self._warned_of_loop = True
             first = str(error).strip().splitlines()
@@ -332,7 +339,3 @@ class Executable:
                 BayesNormWarning,
                 stacklevel=2,
             )
-
-
-def _nothing() -> None:
-    """Do nothing: outside of a block of forward passes, nothing needs to be restored."""

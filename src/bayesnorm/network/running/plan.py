@@ -7,19 +7,21 @@ tried.
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from typing import Any, Literal
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from ...errors import NetworkError
-from ..inputs import LARGE_ROW, call_network
+from ..inputs import LARGE_ROW, forward_errors_explained
 from ..layout import agrees, channels_last, largest_difference, may_gain_from_channels_last
-from .affine import AffineBatchNorm, State
-from .prefix import PrefixCache
+from .affine import State
+from .private_network import PrivateNetwork
+
+Kind = tuple[Any, ...]
+"""What a test is valid for; see `kind_of`."""
 
 # Largest activation of a block on a CPU: larger blocks do not fit the caches and are slower.
 CPU_BLOCK_BYTES = 4 * 2**20
@@ -45,23 +47,8 @@ class Sizes:
     output_dtype: torch.dtype
 
 
-Call = Literal["plain", "mapped", "vectorised"]
-"""How samples are run: one by one under plain overrides, one by one with batch norm as affine maps, or many at once."""
-
-
-@dataclass(frozen=True)
-class Calls:
-    """The ways to call a network.
-
-    Args:
-        plain: Returns outputs under one state by plain overrides, or without overrides.
-        mapped: Returns outputs under one state, with batch norm as affine maps.
-        vectorised: Returns outputs under many states at once.
-    """
-
-    plain: Callable[..., Tensor]
-    mapped: Callable[[Tensor, State], Tensor]
-    vectorised: Callable[[Tensor, State], Tensor]
+Call = Literal["reference", "in_place", "vectorised"]
+"""How samples are run; see the methods of `PrivateNetwork` with these names."""
 
 
 @dataclass(frozen=True)
@@ -72,119 +59,110 @@ class Way:
         call: How the network is called.
         prefix_last: Whether everything before the first sampled module runs channels-last.
         tail_last: Whether the rest runs channels-last.
+        failure: The error because of which samples run one by one, if they should have run at once.
     """
 
     call: Call
-    prefix_last: bool
-    tail_last: bool
+    prefix_last: bool = False
+    tail_last: bool = False
+    failure: BaseException | None = None
 
 
 @dataclass(frozen=True)
-class _Look:
+class _Trial:
     """Two examples of an input, a state for the test, and the outputs by plain overrides."""
 
-    key: Any  # the kind of input
+    kind: Kind
     x: Tensor
     state: State
     outputs: Tensor
 
 
 class Planner:
-    """Decides how a network is run, once for every kind of input.
+    """Decides how a network is run, once for every kind of input; see `kind_of`.
 
     Args:
-        network: The private copy that runs.
-        affine: Its batch-norm layers, which provide states to compare ways with.
-        prefix: Its modules' forwards, which measure activations.
-        calls: The ways to call it.
-        cannot_vectorise: A function that gets the error of a network that cannot be run under many states at once.
+        network: The network, called in different ways.
     """
 
-    def __init__(
-        self,
-        network: nn.Module,
-        affine: AffineBatchNorm,
-        prefix: PrefixCache,
-        calls: Calls,
-        cannot_vectorise: Callable[[BaseException], None],
-    ) -> None:
-        self._network, self._affine, self._prefix = network, affine, prefix
-        self._calls, self._cannot_vectorise = calls, cannot_vectorise
-        self._sizes: dict[Any, Sizes] = {}  # by kind of input
-        self._ways: dict[Any, Way] = {}  # by kind of input, and by what was requested
-        self._look: _Look | None = None  # the test of `sizes`, for the `way` requested next
+    def __init__(self, network: PrivateNetwork) -> None:
+        self._network = network
+        self._sizes: dict[Kind, Sizes] = {}
+        self._ways: dict[tuple[Kind, Call], Way] = {}  # by kind of input, and by what was requested
+        self._trial: _Trial | None = None  # the test of `sizes`, for the `way` requested next
 
-    def sizes(self, states: State, x: Tensor) -> Sizes:
+    def sizes(self, kind: Kind, states: State, x: Tensor) -> Sizes:
         """Return the sizes of activations and outputs for inputs like `x`."""
-        key = kind_of(states, x)
-        if key not in self._sizes:
-            self._look = self._look_at(states, x)
-        return self._sizes[key]
+        if kind not in self._sizes:
+            self._trial = self._try(kind, states, x)
+        return self._sizes[kind]
 
-    def way(self, states: State, x: Tensor, wanted: Call) -> Way:
+    def way(self, kind: Kind, states: State, x: Tensor, wanted: Call) -> Way:
         """Return how to run inputs like `x`, as requested if possible."""
-        key = kind_of(states, x)
-        look, self._look = self._look, None
-        if (key, wanted) not in self._ways:
-            images = may_gain_from_channels_last(self._network, x)
+        trial, self._trial = self._trial, None
+        way = self._ways.get((kind, wanted))
+        if way is None:
+            images = may_gain_from_channels_last(self._network.module, x)
             if wanted != "vectorised" and not images:
-                return Way("plain", False, False)  # the plain loop over samples needs no test
-            if look is None or look.key != key:
-                look = self._look_at(states, x)
-            way = self._find_way(look, wanted, images)
-            if not bool(torch.isfinite(look.outputs).all()):  # such extreme examples or states say nothing about others
-                return way
-            self._ways[key, wanted] = way
-        return self._ways[key, wanted]
-
-    def give_up(self, states: State, x: Tensor, call: Call, error: BaseException) -> Way:
-        """Run inputs like `x` one sample at a time by plain overrides from now on; return that way."""
-        self._cannot_vectorise(error)
-        way = self._ways[kind_of(states, x), call] = self.way(states, x, "plain")
+                return Way("reference")  # the plain loop over samples needs no test
+            if trial is None or trial.kind != kind:
+                trial = self._try(kind, states, x)
+            way = self._find_way(trial, wanted, images)
+            if bool(torch.isfinite(trial.outputs).all()):  # extreme examples or states say nothing about others
+                self._ways[kind, wanted] = way
         return way
 
-    def _look_at(self, states: State, x: Tensor) -> _Look:
+    def give_up(self, kind: Kind, states: State, x: Tensor, call: Call) -> Way:
+        """Run inputs like `x` one sample at a time by plain overrides from now on; return that way."""
+        way = self._ways[kind, call] = self.way(kind, states, x, "reference")
+        return way
+
+    def _try(self, kind: Kind, states: State, x: Tensor) -> _Trial:
         """Run two examples, or a large one, by plain overrides, and record the sizes."""
-        few, state = x[: 1 if x[0].numel() > LARGE_ROW else 2], self._affine.far(states)
-        run = partial(call_network, lambda rows: self._calls.plain(rows, state), few, "x", tuple(x.shape))
-        outputs = self._prefix.measure(run, frozenset(name.rpartition(".")[0] for name in states))
-        look = _Look(kind_of(states, x), few, state, outputs)
-        self._sizes[look.key] = Sizes(
-            bytes_per_row=max(1, self._prefix.largest_output * outputs.element_size() // len(few)),
+        network = self._network
+        few, state = x[: 1 if x[0].numel() > LARGE_ROW else 2], network.batchnorm.far(states)
+        with forward_errors_explained(few, "x", tuple(x.shape)):
+            outputs = network.prefix.measure(partial(network.reference, few, state), layers_of(states))
+        self._sizes[kind] = Sizes(
+            bytes_per_row=max(1, network.prefix.largest_output * outputs.element_size() // len(few)),
             output_shape=tuple(outputs.shape[1:]),
             output_dtype=outputs.dtype,
         )
-        return look
+        return _Trial(kind, few, state, outputs)
 
-    def _find_way(self, look: _Look, wanted: Call, images: bool) -> Way:
+    def _find_way(self, trial: _Trial, wanted: Call, images: bool) -> Way:
         """Return the first way, fastest first, that gives the same outputs as the test."""
-        last = channels_last(look.x) if images else look.x
+        network = self._network
+        last = channels_last(trial.x) if images else trial.x
 
         def run(rows: Tensor) -> Tensor:
-            if wanted == "mapped":
-                return self._calls.mapped(rows, look.state)
-            twice = {name: value.expand(2, *value.shape) for name, value in look.state.items()}
-            return self._calls.vectorised(rows, twice)[0]
+            if wanted == "in_place":
+                return network.in_place(rows, trial.state)
+            twice = {name: value.expand(2, *value.shape) for name, value in trial.state.items()}
+            return network.vectorised(rows, twice)[0]
 
-        call = wanted
-        if wanted != "plain":
-            if images and agrees(lambda: run(last), look.outputs):
+        call, failure = wanted, None
+        if wanted != "reference":
+            if images and agrees(lambda: run(last), trial.outputs):
                 return Way(wanted, prefix_last=True, tail_last=True)
             try:
-                _require_same(run(look.x), look.outputs)
+                _require_same(run(trial.x), trial.outputs)
             except Exception as error:
-                call = "plain"
-                if wanted == "vectorised":
-                    self._cannot_vectorise(error)
-        prefix_last = images and agrees(lambda: self._calls.plain(last, look.state), look.outputs)
-        return Way(call, prefix_last, tail_last=prefix_last and call == "plain")
+                call, failure = "reference", error if wanted == "vectorised" else None
+        prefix_last = images and agrees(lambda: network.reference(last, trial.state), trial.outputs)
+        return Way(call, prefix_last, tail_last=prefix_last and call == "reference", failure=failure)
 
 
-def kind_of(states: State, x: Tensor) -> Any:
+def kind_of(states: State, x: Tensor) -> Kind:
     """Return a key for what a test is valid for: inputs of this shape, these sampled tensors, this precision."""
-    kind = x.device.type
-    autocast = torch.get_autocast_dtype(kind) if torch.is_autocast_enabled(kind) else None
-    return tuple(x.shape[1:]), x.dtype, x.device, frozenset(states), autocast
+    device = x.device.type
+    autocast = torch.get_autocast_dtype(device) if torch.is_autocast_enabled(device) else None
+    return x.shape[1:], x.dtype, x.device, frozenset(states), autocast
+
+
+def layers_of(states: State) -> frozenset[str]:
+    """Return the names of the modules whose tensors are overridden."""
+    return frozenset([name.rpartition(".")[0] for name in states])
 
 
 def default_block_bytes(device: torch.device) -> int:
@@ -195,8 +173,8 @@ def default_block_bytes(device: torch.device) -> int:
     return CPU_BLOCK_BYTES
 
 
-def _require_same(found: Tensor, expected: Tensor) -> None:
+def _require_same(outputs: Tensor, expected: Tensor) -> None:
     """Refuse outputs that differ by more than rounding, including that of networks with half precision inside."""
     within = 0.1 * float(expected.double().nan_to_num(0, 0, 0).abs().max())
-    if not largest_difference(found, expected) <= within:
+    if not largest_difference(outputs, expected) <= within:
         raise NetworkError("it then gives other numbers; does it use batch-norm statistics outside of their layers?")

@@ -8,8 +8,9 @@ works on module calls, not on a traced graph, so a forward may contain any Pytho
 
 from __future__ import annotations
 
+import operator
 from collections import Counter
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -36,16 +37,18 @@ class _Frame:
     )
 
 
-@dataclass
 class _Recorded:
     """The output of a finished call, and its tensors' versions, which show whether they were overwritten since."""
 
-    output: Any
-    versions: tuple[int, ...]
+    def __init__(self, output: Any, tensors: list[Tensor]) -> None:
+        self.output, self.tensors = output, tensors
+        self.versions = list(map(_VERSION, tensors))
 
+
+_VERSION = operator.attrgetter("_version")
 
 # For a finished child of an nn.Sequential whose output only its finished sibling needs.
-_PASS_THROUGH = _Recorded(None, ())
+_PASS_THROUGH = _Recorded(None, [])
 
 
 @dataclass
@@ -58,7 +61,7 @@ class PrefixCache:
     network: nn.Module
     largest_output: int = 0  # the most elements of an output in `measure`
     _mode: str = "off"  # what forwards do in addition: "record", "replay", "measure" or nothing
-    _drawn: frozenset[int] = frozenset()  # modules with sampled state
+    _sampled: frozenset[int] = frozenset()  # modules with sampled state
     _reached: bool = False  # whether `measure` has reached one of them
     _clone: bool = False  # whether stored outputs are overwritten later, so that copies are returned
     _calls: Counter[int] = field(default_factory=Counter)  # number of calls of each module in this forward pass
@@ -80,73 +83,74 @@ class PrefixCache:
         for number, module in enumerate(named.values()):
             module.forward = self._wrapped(number, module, module.forward)
 
-    def record(self, run: Callable[[], Any], drawn: frozenset[str], contiguous: bool = False) -> None:
-        """Run one forward pass up to the first module in `drawn` and store what was computed.
+    def record(
+        self, run: Callable[[], Any], sampled: frozenset[str], contiguous: bool = False, clone: bool = False
+    ) -> None:
+        """Run one forward pass up to the first module in `sampled` and store what was computed.
 
         Args:
             run: Runs the forward pass.
-            drawn: Names of the modules with sampled state.
+            sampled: Names of the modules with sampled state.
             contiguous: Whether to store outputs in the contiguous layout.
+            clone: Whether to store copies, because later operations overwrite outputs.
         """
-        self._drawn = frozenset(self._numbers[name] for name in drawn)
-        self._clone = False
-        self._record(run)
-        if self._altered():  # a later in-place operation wrote into a stored output: store copies instead
-            self._clone = True
-            self._record(run)
-        if contiguous:
-            self._memo = {
-                key: kept if kept is _PASS_THROUGH else _recorded(_map_tensors(Tensor.contiguous, kept.output))
-                for key, kept in self._memo.items()
-            }
+        self._sampled = frozenset([self._numbers[name] for name in sampled])
+        self._clone = clone
+        self.forget()
+        self._stack.clear()
+        self._calls.clear()
+        self._mode = "record"
+        try:
+            run()
+        except _PrefixEnd:
+            self._stack.clear()
+        finally:
+            self._mode = "off"
+        if not clone and self._altered():
+            self.record(run, sampled, contiguous, clone=True)
+        elif contiguous:
+            for key, recorded in self._memo.items():
+                if recorded is not _PASS_THROUGH:
+                    output = _map_tensors(Tensor.contiguous, recorded.output)
+                    self._memo[key] = _Recorded(output, _tensors(output))
 
-    def replay(self, run: Callable[[], Any]) -> Any:
+    def replay(self, run: Callable[[], Any], sampled: frozenset[str]) -> Any:
         """Run a forward pass that skips what was recorded."""
-        result = self._in_mode("replay", run)
+        self._calls.clear()
+        self._mode = "replay"
+        try:
+            result = run()
+        finally:
+            self._mode = "off"
         if not self._clone and self._altered():
-            self._clone = True
-            self._record(run)
-            result = self._in_mode("replay", run)
+            self.record(run, sampled, clone=True)
+            return self.replay(run, sampled)
         return result
 
-    def measure(self, run: Callable[[], Any], drawn: frozenset[str]) -> Any:
+    def measure(self, run: Callable[[], Any], sampled: frozenset[str]) -> Any:
         """Run a whole forward pass and set `largest_output`: the most elements of an output from the first sampled
         module on.
         """
-        self._drawn = frozenset(self._numbers[name] for name in drawn)
+        self._sampled = frozenset([self._numbers[name] for name in sampled])
         self._reached, self.largest_output = False, 0
-        return self._in_mode("measure", run)
+        self._mode = "measure"
+        try:
+            return run()
+        finally:
+            self._mode = "off"
 
     def keeps(self, tensor: Tensor) -> bool:
         """Return whether a tensor is part of what was recorded."""
-        return any(part is tensor for kept in self._memo.values() for part in _tensors(kept.output))
+        return any(part is tensor for recorded in self._memo.values() for part in recorded.tensors)
 
     def forget(self) -> None:
         """Free what was recorded."""
         self._memo.clear()
         self._keys.clear()
 
-    def _record(self, run: Callable[[], Any]) -> None:
-        """Run one recording pass, which ends at the first sampled module."""
-        self.forget()
-        self._stack.clear()
-        try:
-            self._in_mode("record", run)
-        except _PrefixEnd:
-            self._stack.clear()
-
-    def _in_mode(self, mode: str, run: Callable[[], Any]) -> Any:
-        """Run one forward pass in a mode."""
-        self._mode = mode
-        self._calls.clear()
-        try:
-            return run()
-        finally:
-            self._mode = "off"
-
     def _altered(self) -> bool:
         """Return whether a stored output was overwritten since."""
-        return any(tuple(t._version for t in _tensors(kept.output)) != kept.versions for kept in self._memo.values())
+        return any(list(map(_VERSION, recorded.tensors)) != recorded.versions for recorded in self._memo.values())
 
     def _wrapped(self, number: int, module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Return a forward that follows the mode."""
@@ -157,20 +161,20 @@ class PrefixCache:
             if self._mode == "replay":
                 key = number, self._calls[number]
                 self._calls[number] += 1
-                kept = self._memo.get(key)
-                if kept is None:
+                recorded = self._memo.get(key)
+                if recorded is None:
                     return forward(*args, **kwargs)
-                if kept is _PASS_THROUGH:
+                if recorded is _PASS_THROUGH:
                     return args[0]
-                return _map_tensors(torch.clone, kept.output) if self._clone else kept.output
+                return _map_tensors(torch.clone, recorded.output) if self._clone else recorded.output
             if self._mode == "measure":
-                self._reached = self._reached or number in self._drawn
+                self._reached = self._reached or number in self._sampled
                 output = forward(*args, **kwargs)
                 if self._reached:
-                    sizes = [t.numel() for t in _tensors(output)]
+                    sizes = [tensor.numel() for tensor in _tensors(output)]
                     self.largest_output = max([self.largest_output, *sizes])
                 return output
-            if number in self._drawn:
+            if number in self._sampled:
                 raise _PrefixEnd
             self._stack.append(_Frame(module, self._calls.copy(), len(self._keys)))
             output = forward(*args, **kwargs)
@@ -182,8 +186,9 @@ class PrefixCache:
     def _finish(self, number: int, frame: _Frame, output: Any) -> None:
         """Store a finished call's output instead of those of the calls inside it."""
         parent = self._stack[-1] if self._stack else None
+        tensors = _tensors(output)
         # The user's hooks inside must run in every pass, and tensors with derivatives must stay in their graph.
-        if number in self._hooked_inside or any(t.requires_grad for t in _tensors(output)):
+        if number in self._hooked_inside or any(tensor.requires_grad for tensor in tensors):
             self._calls[number] += 1
             if parent is not None:
                 parent.last_child = None
@@ -194,8 +199,10 @@ class PrefixCache:
         self._calls = frame.calls_before
         key = number, self._calls[number]
         self._calls[number] += 1
-        kept = _map_tensors(torch.clone, output) if self._clone else output
-        self._memo[key] = _recorded(kept)
+        if self._clone:
+            output = _map_tensors(torch.clone, output)
+            tensors = _tensors(output)
+        self._memo[key] = _Recorded(output, tensors)
         self._keys.append(key)
         if parent is not None and type(parent.module).forward is nn.Sequential.forward:
             hooked = number in self._hooked  # a hook sees the input and the output
@@ -204,20 +211,15 @@ class PrefixCache:
             parent.last_child = None if hooked else key
 
 
-def _recorded(output: Any) -> _Recorded:
-    return _Recorded(output, tuple(t._version for t in _tensors(output)))
-
-
-def _tensors(value: Any) -> Iterator[Tensor]:
-    """Yield every tensor of a nested value."""
+def _tensors(value: Any) -> list[Tensor]:
+    """Return every tensor of a nested value."""
     if isinstance(value, Tensor):
-        yield value
-    elif isinstance(value, Mapping):
-        for part in value.values():
-            yield from _tensors(part)
-    elif isinstance(value, tuple | list):
-        for part in value:
-            yield from _tensors(part)
+        return [value]
+    if isinstance(value, Mapping):
+        value = list(value.values())
+    if isinstance(value, tuple | list):
+        return [tensor for part in value for tensor in _tensors(part)]
+    return []
 
 
 def _map_tensors(function: Callable[[Tensor], Tensor], value: Any) -> Any:
