@@ -20,8 +20,8 @@ BUDGET = {
     "likelihoods": 780,
     "maps": 440,
     "methods": 630,
-    "metrics": 820,
-    "network": 3_650,
+    "metrics": 720,
+    "network": 3_690,
     "plots": 1_260,
     "posterior": 1_690,
     "predictive": 730,
@@ -30,9 +30,9 @@ BUDGET = {
     "shift": 380,
     "stacked": 2_470,
     "tabular": 3_560,
-    "theory": 570,
+    "theory": 510,
     "top level": 600,
-    "training": 1_160,
+    "training": 1_090,
 }
 
 

@@ -112,10 +112,12 @@ class AffineBatchNorm:
         scale = torch.rsqrt(var.to(torch.promote_types(var.dtype, torch.float32)) + module.eps)
         if name in self.special:
             scale = scale * torch.sqrt(running_var + module.eps)
-            return scale, running_mean - mean * scale
+            shift = running_mean - mean * scale
+            return scale.expand_as(shift), shift
         weight, bias = module.weight if weight is None else weight, module.bias if bias is None else bias
         scale = scale if weight is None else scale * weight
-        return scale, -mean * scale if bias is None else bias - mean * scale
+        shift = -mean * scale if bias is None else bias - mean * scale
+        return scale.expand_as(shift), shift  # with sampled means alone, scales have no axis of states yet
 
     def far(self, states: State) -> State:
         """Return the first of several states with its statistics moved far away.
