@@ -18,8 +18,8 @@ import scoringrules
 import torch
 
 from bayesnorm import metrics
-from bayesnorm.cli.pages import cpu_name
 from bayesnorm.predictive import RegressionPredictive
+from bayesnorm.report import cpu_name
 from experiments.measuring import median_seconds, with_added_mib
 
 

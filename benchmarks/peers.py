@@ -39,7 +39,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesnorm.cli.pages import cpu_name
+from bayesnorm.report import cpu_name
 from benchmarks.peers_libraries import LIBRARIES, import_peers
 from benchmarks.peers_methods import METHODS, Method, Outputs, Task, boston, cifar, point, test_starts
 from benchmarks.peers_probes import probe_table

@@ -10,7 +10,7 @@ from typing import Any
 import torch
 
 import bayesnorm
-from bayesnorm.cli.pages import cpu_name
+from bayesnorm.report import cpu_name
 
 
 def machine(device: str = "cpu") -> dict[str, Any]:

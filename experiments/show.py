@@ -7,9 +7,10 @@ from typing import Annotated, Any
 
 import typer
 
-from bayesnorm.cli.printing import note, show_json, show_table
+from bayesnorm.cli.printing import note, show_json
 
 from .bench import DEFAULT_STORE, Failure, Store, open_store, require_experiment
+from .terminal_tables import show_table
 
 COLUMNS = ("experiment", "results", "failures")
 

@@ -14,7 +14,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "bayesnorm"
 
 BUDGET = {
     "active": 650,
-    "cli": 3_200,
+    "cli": 3_130,
     "compression": 670,
     "engines": 580,
     "likelihoods": 780,
@@ -25,7 +25,7 @@ BUDGET = {
     "plots": 1_260,
     "posterior": 1_690,
     "predictive": 730,
-    "report": 2_090,
+    "report": 2_120,
     "selection": 790,
     "shift": 380,
     "stacked": 2_470,

@@ -70,7 +70,7 @@ def describe_machine(threads: int) -> dict[str, Any]:
 
 
 def _cpu_name() -> str:
-    from bayesnorm.cli.pages import cpu_name  # not loaded for units that do not use the package
+    from bayesnorm.report import cpu_name  # not loaded for units that do not use the package
 
     return cpu_name()
 

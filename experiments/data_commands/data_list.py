@@ -7,7 +7,7 @@ from typing import Annotated
 
 import typer
 
-from bayesnorm.cli.printing import show_json, show_table
+from bayesnorm.cli.printing import show_json
 
 from ..data import (
     IMAGE_FILES,
@@ -20,6 +20,7 @@ from ..data import (
     uci_file,
     whole_file,
 )
+from ..terminal_tables import show_table
 
 # The files of each set, relative to a data folder. For sets that exist in part, these are the files of the part.
 FILES: dict[str, tuple[str, ...]] = {**{name: (uci_file(name),) for name in UCI_SETS}, **IMAGE_FILES}

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Sequence
 from typing import Annotated, Any
 
@@ -13,7 +14,6 @@ from .drift import drift
 from .ending import UsageError, run_commands
 from .fit import fit
 from .maps import maps
-from .pages import bayesnorm_version
 from .predict import predict
 from .report import report
 
@@ -63,7 +63,7 @@ def everything(
     """
     context.obj["debug"] = debug
     if version:
-        print(f"bayesnorm {bayesnorm_version()}")
+        print(f"bayesnorm {sys.modules['bayesnorm'].__version__}")
     elif context.invoked_subcommand is None:
         print(context.get_help())
 

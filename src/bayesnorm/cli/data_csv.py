@@ -10,13 +10,21 @@ from typing import Annotated, Any
 
 import typer
 
-from ..errors import quoted
+from ..errors import MissingExtraError, quoted
 from ..files import write_bytes
 from ..words import format_count
-from .bundled_data import BUNDLED, load_bundled
 from .ending import UsageError
 from .output_files import SpreadsheetSafe, mark_formula, require_free
 from .printing import note, standard_output
+
+# The name of each table, and the scikit-learn function that loads it. The last column is called "target".
+BUNDLED = {
+    "sklearn:diabetes": "load_diabetes",
+    "sklearn:breast_cancer": "load_breast_cancer",
+    "sklearn:iris": "load_iris",
+    "sklearn:wine": "load_wine",
+    "sklearn:digits": "load_digits",
+}
 
 
 def data_csv(
@@ -56,3 +64,24 @@ def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], out: Path
         return
     write_bytes(out, text.getvalue().encode())
     note(f"Wrote {format_count(len(rows), 'row')} and {format_count(len(columns), 'column')} to {out}.")
+
+
+def load_bundled(name: str) -> Any:
+    """Return a table as a data frame, in its original units and with class names instead of class numbers.
+
+    Args:
+        name: One of `BUNDLED`.
+    """
+    try:
+        import pandas  # noqa: F401
+        from sklearn import datasets
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{name} needs scikit-learn and pandas. Run: pip install scikit-learn pandas"
+        ) from error
+    options = {"scaled": False} if name == "sklearn:diabetes" else {}
+    bunch = getattr(datasets, BUNDLED[name])(as_frame=True, **options)
+    frame = bunch.frame.copy()
+    if name != "sklearn:digits" and hasattr(bunch, "target_names"):
+        frame["target"] = [str(bunch.target_names[number]) for number in frame["target"]]
+    return frame

@@ -13,17 +13,16 @@ from ..files import require_writable
 from .ending import DRIFTED
 from .file_columns import read_as_in_training, require_columns
 from .output_files import require_not_input
-from .pages import WITHOUT_PAGE, can_write_pages, provenance_facts
 from .predictions import count_reasons
 from .printing import note, show_json, show_pairs
-from .run_folder import DRIFT_PAGE, MODEL, json_value, read_runs
-from .table_source import A_TABLE, Encoding
+from .run_folder import DRIFT_PAGE, MODEL, RunFolder, json_value, read_runs
+from .table_source import Encoding, MaxSize, NewRows
 from .tables import MOST_MIB, open_table, read_table
 
 
 def drift(
-    run: Annotated[Path, typer.Argument(help="Folder that `bayesnorm fit --out` created.")],
-    data: Annotated[str, typer.Argument(help=f"{A_TABLE} It needs the columns used in training.")],
+    run: RunFolder,
+    data: NewRows,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="HTML page to write.", show_default="drift.html in the RUN folder"),
@@ -31,7 +30,7 @@ def drift(
     fail_on_drift: Annotated[
         bool, typer.Option("--fail-on-drift", help="Exit with code 3 if the rows have drifted.")
     ] = False,
-    max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB,
+    max_size: MaxSize = MOST_MIB,
     encoding: Encoding = None,
     as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
 ) -> None:
@@ -53,14 +52,14 @@ def drift(
     page = run / DRIFT_PAGE if out is None else out
     require_writable(page, "--out")
     require_not_input(page, file.source.path)
-    from ..report import DriftReport, Provenance, drift_page, write_report
+    from ..report import WITHOUT_PAGE, DriftReport, Provenance, can_write_pages, drift_page, write_report
     from ..tabular import load
 
     model = load(folder / MODEL)
     inputs = read_as_in_training(read_table(file, list(kinds)), file, facts)
     result = model.drift(inputs)
     reasons = count_reasons(model.uncertainty(inputs)["reason"]) if result.unusual else Counter[str]()
-    provenance = Provenance(**provenance_facts(shlex.join(["bayesnorm", "drift", str(run), data])))
+    provenance = Provenance.now(shlex.join(["bayesnorm", "drift", str(run), data]))
     has_page = can_write_pages()
     if has_page:
         write_report(DriftReport(file.source.name, str(facts.get("target")), result, provenance, reasons), page)

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import shlex
+from collections.abc import Mapping
 from pathlib import Path
-from typing import Annotated
+from typing import Annotated, Any
 
 import typer
 
@@ -23,10 +24,9 @@ from .fit_options import (
 )
 from .fitting import FitContext, fit_run
 from .output_files import SpreadsheetSafe
-from .pages import WITHOUT_PAGE
 from .printing import note, show_json, show_pairs
 from .run_folder import PAGE, require_run_free, target_folders
-from .table_source import A_TABLE, Encoding
+from .table_source import A_TABLE, Encoding, MaxSize
 from .tables import MOST_MIB
 
 # The largest seed that scikit-learn accepts.
@@ -152,7 +152,7 @@ def fit(
         int | None,
         typer.Option(min=1, metavar="N", help="Train on at most N rows, sampled at random.", show_default="all rows"),
     ] = None,
-    max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB,
+    max_size: MaxSize = MOST_MIB,
     encoding: Encoding = None,
     spreadsheet_safe: SpreadsheetSafe = False,
     force: Annotated[bool, typer.Option("--force", help="Replace an existing run.")] = False,
@@ -198,19 +198,34 @@ def fit(
         device=device,
         max_rows=max_rows,
     )
-    tell = (lambda _: None) if quiet else note
     command = shlex.join(["bayesnorm", "fit", *_arguments(context)])
-    fit_context = FitContext(spreadsheet_safe, command, tell, progress=not quiet)
+    fit_context = FitContext(spreadsheet_safe, command, tell=_ignore if quiet else note, progress=not quiet)
     runs = fit_run(data, out, target, options, fit_context, max_mib=max_size, encoding=encoding)
-    folders = {name: out / folder for name, folder in target_folders(list(runs)).items()} if len(runs) > 1 else {}
     if as_json:
         first, *others = runs.values()
         show_json({**({"targets": runs} if others else first), "out": str(out)})
     elif not quiet:
-        for name, facts in runs.items():
-            page = str(folders.get(name, out) / PAGE) if facts["report"] else WITHOUT_PAGE
-            target_line = {"target": name} if folders else {}
-            show_pairs({**target_line, **facts["summary"], "report": page})
+        _show_summaries(runs, out)
+
+
+def _ignore(_: str) -> None:
+    """Ignore a message."""
+
+
+def _show_summaries(runs: Mapping[str, Mapping[str, Any]], out: Path) -> None:
+    """Print the summary of each target.
+
+    Args:
+        runs: For each target the contents of its `run.json`.
+        out: The folder of the run.
+    """
+    from ..report import WITHOUT_PAGE
+
+    folders = {name: out / folder for name, folder in target_folders(list(runs)).items()} if len(runs) > 1 else {}
+    for name, facts in runs.items():
+        page = str(folders.get(name, out) / PAGE) if facts["report"] else WITHOUT_PAGE
+        target_line = {"target": name} if folders else {}
+        show_pairs({**target_line, **facts["summary"], "report": page})
 
 
 def _arguments(context: typer.Context) -> list[str]:

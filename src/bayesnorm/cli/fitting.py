@@ -17,7 +17,6 @@ from .file_columns import require_columns
 from .fit_options import FitOptions, Task
 from .held_out import FEW_ROWS, LEVEL, RowSplit, hold_out, predict_by_folds, predict_held_out
 from .output_files import prediction_file
-from .pages import can_write_pages, provenance_facts
 from .predictions import DIGITS, count_infinite_intervals, infinite_intervals_words, round_predictions
 from .run_folder import (
     CONTENTS,
@@ -123,6 +122,8 @@ def _tell_once(tell: Tell) -> Tell:
 
 def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context: FitContext) -> dict[str, Any]:
     """Train on a table and fill the run folder; return the contents of its `run.json`."""
+    from ..report import Provenance, can_write_pages, write_report
+
     started = time.perf_counter()
     source = table.formats.file.source
     split = _split_rows(table, options)
@@ -144,7 +145,7 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
         line = infinite_intervals_words(infinite, len(predictions.rows), LEVEL)
         table = replace(table, warnings=(line, *table.warnings))
         context.tell(line)
-    provenance = {**provenance_facts(context.command), "seconds": time.perf_counter() - started}
+    provenance = Provenance.now(context.command, time.perf_counter() - started)
     report = make_report(
         model, table, train, predictions, file=source.name, target=options.target, provenance=provenance
     )
@@ -156,8 +157,6 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
     write_json(folder / CONTENTS, values)
     has_page = can_write_pages()
     if has_page:
-        from ..report import write_report
-
         write_report(report.content, folder / PAGE)
     facts = {
         "task": str(table.task),

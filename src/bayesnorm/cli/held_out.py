@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Callable
 from dataclasses import dataclass
-from functools import partial
 from typing import Any
 
 import numpy as np
@@ -130,10 +129,15 @@ def predict_held_out(model: Any, inputs: Any, y: NDArray[Any], test: RowNumbers)
     """
     inputs, levels = inputs.iloc[test], getattr(model, "interval_levels_", None)
     predictive, uncertainty = model.predict_with_uncertainty(inputs)
+    frame = prediction_frame(model, inputs, predictive, uncertainty, LEVEL)
+
+    def conformal_pit(_: NDArray[np.float64]) -> NDArray[np.float64]:
+        pit: NDArray[np.float64] = model.conformal_cdf(inputs, y[test])
+        return pit
+
     pit = None if levels is None else levels.transform
     if getattr(model, "conformal", False):
-        pit = partial(_conformal_pit, model, inputs, y[test])
-    frame = prediction_frame(model, inputs, predictive, uncertainty, LEVEL)
+        pit = conformal_pit
     return HeldOutPredictions(test, predictive, frame, pit, False)
 
 
@@ -228,9 +232,3 @@ def _require_some(test: RowNumbers, fraction: float, rows: int) -> None:
         raise InputError(
             f"--test-fraction: {fraction:g} of {format_count(rows, 'row')} is no row. Use a larger fraction."
         )
-
-
-def _conformal_pit(model: Any, inputs: Any, y: NDArray[Any], _: NDArray[np.float64]) -> NDArray[np.float64]:
-    """Return the CDF that conformal intervals imply; they do not need the predictive's CDF."""
-    pit: NDArray[np.float64] = model.conformal_cdf(inputs, y)
-    return pit

@@ -108,14 +108,6 @@ class TrainingInputs:
     messages: list[str] = field(default_factory=list)
 
 
-@dataclass(frozen=True)
-class TaskGuess:
-    """The likely task for a target, and the reason."""
-
-    task: Task
-    reason: str
-
-
 def read_inputs(
     frame: Any, names: Sequence[str], formats: ColumnFormats, options: FitOptions, left_out: Mapping[str, str]
 ) -> TrainingInputs:
@@ -176,8 +168,8 @@ def read_inputs(
     return TrainingInputs(inputs, {name: kinds[name] for name in inputs}, reasons, messages)
 
 
-def guess_task(name: str, values: NDArray[Any], kind: column_types.Kind) -> TaskGuess:
-    """Guess regression for numbers, classification for text and for few different whole numbers.
+def guess_task(name: str, values: NDArray[Any], kind: column_types.Kind) -> tuple[Task, str]:
+    """Guess regression for numbers, classification for text and for few different whole numbers; return the reason too.
 
     Args:
         name: Name of the target.
@@ -186,11 +178,11 @@ def guess_task(name: str, values: NDArray[Any], kind: column_types.Kind) -> Task
     """
     distinct = len(np.unique(values.astype(str) if kind == "category" else values))
     if kind == "category":
-        return TaskGuess(Task.classification, f"{name} is text with {distinct} different values")
+        return (Task.classification, f"{name} is text with {distinct} different values")
     whole = bool((values == np.round(values)).all())
     if distinct <= 2 or (whole and distinct <= FEW_VALUES and len(values) >= 5 * distinct):
-        return TaskGuess(Task.classification, f"{name} has only {distinct} different values")
-    return TaskGuess(Task.regression, f"{name} is numeric with {distinct} different values")
+        return (Task.classification, f"{name} has only {distinct} different values")
+    return (Task.regression, f"{name} is numeric with {distinct} different values")
 
 
 def require_targets(

@@ -14,7 +14,6 @@ import typer
 from ..files import write_bytes
 from ..words import format_count
 from .ending import UsageError
-from .pages import WITHOUT_PAGE, can_write_pages, provenance_facts
 from .printing import note, show_json, show_pairs
 
 OPTIONS, POSTERIOR, PAGE = "maps.json", "posterior.bayesnorm", "maps.html"
@@ -86,6 +85,7 @@ def maps(
     from ..likelihoods import Categorical
     from ..maps import Entry, ImageFiles, MapSettings, image_files, load_network, map_images, read_settings
     from ..posterior import load
+    from ..report import can_write_pages
 
     network, module = load_network(model, weights)
     if settings is None:
@@ -173,13 +173,15 @@ def _write_page(
     )
     count = image_maps[0].classes
     classes = list(zip(settings.class_names(count), settings.class_colours(count), strict=True))
-    provenance = Provenance(**provenance_facts(command))
+    provenance = Provenance.now(command)
     images = [mapped_image(image_map, settings, truth) for image_map in image_maps[:shown]]
     write_report(MapsReport(title, images, len(image_maps), counts, right, labelled, classes, provenance), path)
 
 
 def _print_summary(image_maps: list[Any], out: Path, has_page: bool, as_json: bool) -> None:
     """Print the accuracy, the most uncertain images, and where the results are."""
+    from ..report import WITHOUT_PAGE
+
     accuracy = None
     if image_maps[0].right is not None:
         right, labelled = (

@@ -35,8 +35,8 @@ from .predictions import (
     round_predictions,
 )
 from .printing import note, show_json
-from .run_folder import MODEL, read_runs
-from .table_source import A_TABLE, Encoding
+from .run_folder import MODEL, RunFolder, read_runs
+from .table_source import Encoding, MaxSize, NewRows
 from .tables import open_table, pandas, read_chunks
 
 # Default of --max-size; files are read in parts.
@@ -53,8 +53,8 @@ CHUNK = 2_000
 
 
 def predict(
-    run: Annotated[Path, typer.Argument(help="Folder that `bayesnorm fit --out` created.")],
-    data: Annotated[str, typer.Argument(help=f"{A_TABLE} It needs the columns used in training.")],
+    run: RunFolder,
+    data: NewRows,
     out: Annotated[
         Path, typer.Option(metavar="FILE", help="CSV or .xlsx file to write, or - for standard output.")
     ] = STDOUT,
@@ -77,7 +77,7 @@ def predict(
             help=f"Round numbers to N significant digits of their standard deviation; {ALL_DIGITS} writes all digits.",
         ),
     ] = DIGITS,
-    max_size: Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")] = MOST_MIB_IN_PARTS,
+    max_size: MaxSize = MOST_MIB_IN_PARTS,
     explain: Annotated[
         bool,
         typer.Option(

@@ -11,14 +11,14 @@ import typer
 from ..errors import BayesNormError, FileFormatError
 from ..files import require_writable
 from .printing import note
-from .run_folder import CONTENTS, PAGE, read_json, read_runs
+from .run_folder import CONTENTS, PAGE, RunFolder, read_json, read_runs
 
 if TYPE_CHECKING:
     from ..report import Report
 
 
 def report(
-    run: Annotated[Path, typer.Argument(help="Folder that `bayesnorm fit --out` created.")],
+    run: RunFolder,
     out: Annotated[
         Path | None,
         typer.Option(metavar="FILE", help="HTML file to write.", show_default="report.html in the RUN folder"),

@@ -12,9 +12,10 @@ import shutil
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any
 
 import numpy as np
+import typer
 
 from ..errors import BayesNormError, FileFormatError
 from ..files import VERSION, left_behind, partial_name, require_version, require_writable_folder, write_bytes
@@ -37,6 +38,7 @@ COLUMN = record(
     dates=later(one_of(*WAYS)),
 )
 CHECKS = {"columns": listed(COLUMN, least=1), "task": one_of(*Task)}
+RunFolder = Annotated[Path, typer.Argument(help="Folder that `bayesnorm fit --out` created.")]
 # Longest folder name of one of several targets, in characters.
 LONGEST_NAME = 60
 # Suffix of the name of an old run while a new one replaces it.

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from dataclasses import asdict, dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -18,7 +17,7 @@ from .run_folder import json_value
 from .training_table import TrainingTable
 
 if TYPE_CHECKING:
-    from ..report import Report
+    from ..report import Provenance, Report
     from ..tabular import column_types
 
 # Largest and smallest number of rows whose uncertainty is explained, and the number of cells that limits it.
@@ -50,7 +49,7 @@ def make_report(
     *,
     file: str,
     target: str,
-    provenance: Mapping[str, Any],
+    provenance: Provenance,
 ) -> RunReport:
     """Return the report of a model, and its summary.
 
@@ -63,7 +62,7 @@ def make_report(
         target: Name of the target.
         provenance: Versions, hardware, date, command and seconds.
     """
-    from ..report import HeldOutRows, Provenance, Report, Table, advice, leak_words, more_rows_words, verdicts
+    from ..report import HeldOutRows, Report, Table, advice, leak_words, more_rows_words, verdicts
     from ..tabular import dates
 
     inputs = table.inputs.apply(
@@ -93,7 +92,7 @@ def make_report(
         ),
         test=_test(model, table, train, predictions),
         choice=choice,
-        provenance=Provenance(**provenance),
+        provenance=provenance,
         method=_method_words(model),
         warnings=table.warnings,
         leaks=table.leaks,
@@ -104,7 +103,7 @@ def make_report(
     all_scores = asdict(report.test.scores()["model"])
     scores = {name: None if value is None or math.isnan(value) else value for name, value in all_scores.items()}
     first = {"possible leak": leak_words(table.leaks, target)} if table.leaks else {}
-    summary = first | _summary(table, train, predictions, scores, float(provenance["seconds"]))
+    summary = first | _summary(table, train, predictions, scores, provenance.seconds or 0.0)
     answers = verdicts(report)
     summary |= {
         verdict.question: f"{verdict.word}. {verdict.headline} Next: {verdict.next_step}" for verdict in answers

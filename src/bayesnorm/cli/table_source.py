@@ -28,10 +28,14 @@ Encoding = Annotated[
     str | None, typer.Option(metavar="NAME", help="Encoding of text files, such as cp1252.", show_default="detected")
 ]
 
+MaxSize = Annotated[float, typer.Option(min=0, metavar="MIB", help="Refuse larger files.")]
+
 # The help text for a table.
 A_TABLE = (
     "Table to read: a CSV, TSV, JSON lines, Excel or Parquet file, - for standard input, or sqlite:///FILE.db?TABLE."
 )
+
+NewRows = Annotated[str, typer.Argument(help=f"{A_TABLE} It needs the columns used in training.")]
 
 # What to do if a file is not a table.
 PASS_A_TABLE = "Pass a CSV, TSV, JSON lines, Excel (.xlsx) or Parquet file."

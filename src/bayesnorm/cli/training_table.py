@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
@@ -138,7 +138,15 @@ def _require_options(file: TableFile, options: FitOptions) -> None:
         require_columns(file, [name] if name else [], option)
         if name == options.target:
             raise UsageError(f"{option}: {quoted(name)} is the target. Choose another column.")
-    _require_agreement(options)
+    for option, names in (("--drop", options.drop), ("--keep", options.keep)):
+        if options.target in names:
+            raise UsageError(f"{option}: {quoted(options.target)} is the target. Choose another column.")
+    if options.read_as.get(options.target) in ("text", *DATES):
+        raise UsageError(f"--as: the target {quoted(options.target)} can be read as category or number only.")
+    for option, names in (("--keep", options.keep), ("--as", tuple(options.read_as))):
+        both = [name for name in names if name in options.drop]
+        if both:
+            raise UsageError(f"{option} and --drop both name {quoted(both[0])}. Use one of them.")
 
 
 def _rows_with_targets(
@@ -166,22 +174,9 @@ def _targets(frame: Any, formats: ColumnFormats, options: FitOptions) -> tuple[A
     """Return the targets, the task, and the reason for the guessed task."""
     columns, kinds = formats.read(frame[[options.target]])
     values, kind = columns[options.target].to_numpy(), kinds[options.target]
-    guess = guess_task(options.target, values, kind)
-    task = options.task or guess.task
-    return require_targets(formats.file.source, options.target, values, kind, task), task, guess.reason
-
-
-def _require_agreement(options: FitOptions) -> None:
-    """Raise an error for options that contradict each other."""
-    for option, names in (("--drop", options.drop), ("--keep", options.keep)):
-        if options.target in names:
-            raise UsageError(f"{option}: {quoted(options.target)} is the target. Choose another column.")
-    if options.read_as.get(options.target) in ("text", *DATES):
-        raise UsageError(f"--as: the target {quoted(options.target)} can be read as category or number only.")
-    for option, names in (("--keep", options.keep), ("--as", tuple(options.read_as))):
-        both = [name for name in names if name in options.drop]
-        if both:
-            raise UsageError(f"{option} and --drop both name {quoted(both[0])}. Use one of them.")
+    guess, reason = guess_task(options.target, values, kind)
+    task = options.task or guess
+    return require_targets(formats.file.source, options.target, values, kind, task), task, reason
 
 
 def _time(frame: Any, formats: ColumnFormats, options: FitOptions) -> RowOrder | None:
@@ -204,13 +199,10 @@ def _group(frame: Any, options: FitOptions) -> RowOrder | None:
     """Return the groups of rows; each row without a value is a separate group."""
     if options.group is None:
         return None
-    values = [f"row {row}" if gap else f"={cell}" for row, cell, gap in _cells(frame[options.group])]
+    column = frame[options.group]
+    cells = zip(column.index, column, column.isna(), strict=True)
+    values = [f"row {row}" if missing else f"={cell}" for row, cell, missing in cells]
     return RowOrder(options.group, np.array(values))
-
-
-def _cells(column: Any) -> Iterator[tuple[int, Any, bool]]:
-    """Return an iterator over row numbers, cells, and whether the cells are missing."""
-    return zip(column.index, column, column.isna(), strict=True)
 
 
 def _leaks(inputs: Any, y: Any, target: str, task: Task) -> dict[str, str]:

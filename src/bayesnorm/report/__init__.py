@@ -25,10 +25,16 @@ from .contents import (
     Table as Table,
     TriedSetting as TriedSetting,
     UncertaintyReasons as UncertaintyReasons,
+    cpu_name as cpu_name,
 )
 from .drift_page import DriftReport as DriftReport
 from .learning_curve import LearningCurve as LearningCurve
 from .maps_page import MappedImage as MappedImage, MapsReport as MapsReport
-from .page import render as render, write_report as write_report
+from .page import (
+    WITHOUT_PAGE as WITHOUT_PAGE,
+    can_write_pages as can_write_pages,
+    render as render,
+    write_report as write_report,
+)
 from .regression import RegressionScores as RegressionScores, RegressionTest as RegressionTest
 from .verdict import Verdict as Verdict

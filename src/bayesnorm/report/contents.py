@@ -2,9 +2,15 @@
 
 from __future__ import annotations
 
+import contextlib
+import platform
+import sys
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal
+from datetime import datetime
+from importlib.metadata import version
+from pathlib import Path
+from typing import Literal, Self
 
 from ..errors import InputError
 from .classification import ClassificationTest
@@ -188,6 +194,27 @@ class Provenance:
     date: str
     command: str = ""
     seconds: float | None = None
+
+    @classmethod
+    def now(cls, command: str, seconds: float | None = None) -> Self:
+        """Return today's date, this machine and the versions of the installed packages.
+
+        Args:
+            command: Command that creates the same page again.
+            seconds: Total time.
+        """
+        packages = {name: version(name) for name in ("torch", "numpy", "pandas", "scikit-learn")}
+        versions = {"bayesnorm": sys.modules["bayesnorm"].__version__, **packages, "python": platform.python_version()}
+        return cls(versions, cpu_name(), datetime.now().astimezone().date().isoformat(), command, seconds)
+
+
+def cpu_name() -> str:
+    """Return the name of the processor, as the operating system reports it."""
+    with contextlib.suppress(OSError):
+        for line in Path("/proc/cpuinfo").read_text().splitlines():
+            if line.startswith("model name"):
+                return line.partition(":")[2].strip()
+    return platform.processor() or platform.machine()
 
 
 @dataclass(frozen=True)

@@ -7,6 +7,7 @@ from __future__ import annotations
 
 import base64
 import hashlib
+import importlib.util
 import os
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -51,11 +52,19 @@ MOST_COLUMNS = 200
 # Number of times that labels are sampled from the probabilities of the model, to compute the ECE by chance.
 REPEATS = 100
 
+# Printed in place of a page's name if these packages are missing.
+WITHOUT_PAGE = "not written (pip install jinja2 matplotlib)"
+
 # The limit of the split of uncertainty, unless networks that were trained on fewer rows were compared as well.
 SUM_ALONE = (
     "Held-out rows confirm only the sum of the two parts, not the split. So this does not show whether more rows would "
     "help."
 )
+
+
+def can_write_pages() -> bool:
+    """Return whether the packages for pages are installed."""
+    return all(importlib.util.find_spec(name) is not None for name in ("jinja2", "matplotlib"))
 
 
 def write_report(report: Report | DriftReport | MapsReport, path: str | os.PathLike[str]) -> None:
