@@ -13,7 +13,6 @@ import pytest
 import torch
 
 from bayesnorm import active
-from bayesnorm.plots import save_figure
 from experiments import active_digits
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "thompson_sampling.py"
@@ -50,25 +49,6 @@ def test_areas_by_hand():
     gain = made.against_random("accuracy")["x"]
     assert gain.mean == pytest.approx(0.125)
     assert gain.standard_error == pytest.approx(0.125)
-
-
-def test_the_table_compares_every_acquisition_with_random(curves):
-    text = curves.table()
-    for score in ("accuracy", "NLL"):
-        assert f"test {score}" in text
-    for name in active_digits.ACQUISITIONS:
-        lines = re.findall(rf"^  {name} .*$", text, re.MULTILINE)
-        assert len(lines) == 2
-        compared = [re.search(r"[+-]0\.\d{4} ± 0\.\d{4}", line) is not None for line in lines]
-        assert compared == [name != "random"] * 2
-
-
-def test_the_picture_names_its_curves_and_axes(curves, tmp_path):
-    ax = curves.draw()
-    assert [text.get_text() for text in ax.get_legend().get_texts()] == list(active_digits.ACQUISITIONS)
-    assert ax.get_xlabel() == "labelled images"
-    save_figure(ax, tmp_path / "curves.png")
-    assert (tmp_path / "curves.png").read_bytes().startswith(b"\x89PNG")
 
 
 def test_bald_asks_for_images_that_tell_more():

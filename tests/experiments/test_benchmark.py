@@ -42,40 +42,6 @@ def test_show_prints_a_table_and_failures_beneath(experiments, filled):
     assert lines[below + 3].split() == ['{"x":', "7,", '"y":', '"n7"}', "1", "RuntimeError:", "no"]
 
 
-def test_show_failures_alone(experiments, filled):
-    lines = experiments("show", filled, "--experiment", "beta").out.splitlines()
-    assert lines[0] == "beta: 1 failures"
-    assert lines[3].split() == ['{"x":', "1}", "1", "lost"]
-
-
-def test_show_as_json(experiments, filled):
-    told = json.loads(experiments("show", filled, "--experiment", "alpha", "--json").out)
-    assert [row["x"] for row in told["results"]] == [1, 2, 10]
-    assert told["results"][0]["machine"] == {"cpu": "c"}
-    assert told["failures"][0]["error"].startswith("Traceback")
-
-
-def test_show_on_a_terminal(experiments, filled, monkeypatch):
-    monkeypatch.setenv("FORCE_COLOR", "1")
-    told = experiments("show", filled).out
-    assert "\x1b[" in told
-    assert "┃" in told
-    assert "alpha" in told
-
-
-def test_show_takes_the_default_store(experiments, filled, monkeypatch):
-    monkeypatch.chdir(filled.parent)
-    filled.rename("bench.sqlite")
-    assert "alpha" in experiments("show").out
-
-
-def test_show_an_empty_store(experiments, tmp_path):
-    Store(tmp_path / "empty.sqlite").close()
-    ended = experiments("show", tmp_path / "empty.sqlite")
-    assert (ended.code, ended.out) == (0, "")
-    assert "has no experiments yet" in ended.err
-
-
 def test_show_refuses(refuses, filled, tmp_path):
     line = refuses("show", tmp_path / "none.sqlite")
     assert "there is no file" in line
@@ -109,22 +75,6 @@ def test_export_never_writes_over_the_store(refuses, filled, tmp_path):
         arguments = ("export", filled, "--experiment", "alpha", "--out", out, "--force")
         assert "is the store itself" in refuses(*arguments)
     assert filled.read_bytes() == before
-
-
-def test_export_says_what_failed(experiments, filled, tmp_path):
-    out = tmp_path / "alpha.csv"
-    ended = experiments("export", filled, "--experiment", "alpha", "--out", out)
-    assert ended.err == f"1 units failed and are not in the file\nwrote {out}\n"
-
-
-def test_export_of_the_uci_benchmark_without_results(refuses, tmp_path):
-    with Store(tmp_path / "s.sqlite") as store:
-        store.add_failure(Unit("uci-quick", "any.where:run", {"dataset": "yacht"}), "lost")
-    arguments = ("export", tmp_path / "s.sqlite", "--experiment", "uci-quick", "--out")
-    assert "has no results of the preset 'quick'" in refuses(*arguments, tmp_path / "uci.csv")
-    assert "is the name of the JSON file" in refuses(*arguments, tmp_path / "uci.json")
-    assert "is a folder" in refuses(*arguments, ".")
-    assert [file.name for file in tmp_path.iterdir()] == ["s.sqlite"]
 
 
 def test_export_of_the_uci_benchmark(experiments, refuses, tmp_path, monkeypatch):
@@ -219,19 +169,6 @@ def test_uci_passes_everything_on(experiments, uci, tmp_path, monkeypatch):
         ("run_local", {"workers": None, "threads": 3}),
         ("run_ray", {"address": "10.0.0.1:6379", "workers": 5, "threads": 3}),
     ]
-
-
-def test_uci_interrupted_keeps_its_time(experiments, uci, tmp_path, monkeypatch):
-    def run(units, store, **_):
-        store.add_result(units[2], 1.0)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(benchmark, "run_local", run)
-    store = tmp_path / "bench.sqlite"
-    assert experiments("uci", "--workers", 3, "--store", store).code == 130
-    with Store(store) as opened:
-        (run,) = opened.rows("uci-quick runs")
-    assert (run["finished"], run["workers"]) == (1, 3)
 
 
 def test_uci_with_failures(experiments, uci, tmp_path):

@@ -65,18 +65,15 @@ def lists(value, spread=0.01):
     return [value - spread, value + spread]
 
 
-@pytest.mark.parametrize(
-    ("part", "numbers", "expected"),
-    [
+def test_verdicts_on_data_and_light():
+    for part, numbers, expected in (
         ("epistemic", (0.4, 0.2, 0.2, 0.4), ["holds", "holds"]),
         ("epistemic", (0.2, 0.4, 0.4, 0.2), ["does not", "does not"]),
         ("aleatoric", (0.4, 0.41, 0.4, 0.41), ["holds", "holds"]),
         ("aleatoric", (0.4, 0.48, 0.4, 0.8), ["partly", "does not"]),
-    ],
-)
-def test_verdicts_on_data_and_light(part, numbers, expected):
-    found = verdicts._with_data_and_light("red", part, *(lists(number) for number in numbers))
-    assert [claim.verdict for claim in found] == expected
+    ):
+        found = verdicts._with_data_and_light("red", part, *(lists(number) for number in numbers))
+        assert [claim.verdict for claim in found] == expected
 
 
 def test_verdicts_on_kinds():

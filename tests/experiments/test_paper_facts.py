@@ -34,9 +34,8 @@ def test_every_table_is_whole():
         assert (one.p_value is None) == (one.table not in (4, 5))
 
 
-@pytest.mark.parametrize(
-    ("where", "settings", "expected"),
-    [
+def test_cells_read_off_the_page():
+    for where, settings, expected in (
         ((4, "yacht", "MCBN", "normalised_crps_percent"), {}, (-56.39, 14.27, 5.94e-4)),
         ((4, "energy", "MCDO", "normalised_crps_percent"), {}, (1.37, 0.89, 0.138)),
         ((5, "concrete", "MCBN", "normalised_pll_percent"), {}, (-36.36, 12.12, 6.19e-3)),
@@ -52,11 +51,9 @@ def test_every_table_is_whole():
         ((10, "wine", "MCBN", "normalised_crps_percent"), {"passes": 100}, (-0.4, None, None)),
         ((11, "energy", "MCBN", "normalised_pll_percent"), {"passes": 50}, (-47.3, None, None)),
         ((2, "cifar10", "softmax", "pll"), {}, (-0.32, None, None)),
-    ],
-)
-def test_cells_read_off_the_page(where, settings, expected):
-    one = fact("teye2018", *where, **settings)
-    assert (one.value, one.standard_error, one.p_value) == expected
+    ):
+        one = fact("teye2018", *where, **settings)
+        assert (one.value, one.standard_error, one.p_value) == expected
 
 
 def test_settings_are_parsed():

@@ -4,18 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
-import torch
-from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.theory import diagnose
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
-from bayesnorm.plots import save_figure
 from experiments.normality import normal_quantiles, unit_quantiles
 from experiments.quantile_plot import QQPlot
-
-X = torch.randn(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).exp()
 
 
 def test_curves_are_the_units_quantiles(diagnosis):
@@ -83,15 +77,6 @@ def test_everything_is_drawn_and_labelled(diagnosis):
     assert ax.get_ylabel() == "quantile of the batches, theoretical moments"
 
 
-def test_into_given_axes(diagnosis, tmp_path):
-    from matplotlib.figure import Figure
-
-    given = Figure().add_subplot()
-    assert QQPlot.over_batch_sizes(diagnosis, "1", 0).draw(given) is given
-    save_figure(given, tmp_path / "plot.png")
-    assert (tmp_path / "plot.png").read_bytes().startswith(b"\x89PNG")
-
-
 def test_bad_arguments(diagnosis):
     with pytest.raises(bn.BayesNormError, match=r"statistic must be .*, got 'var'"):
         QQPlot.of_units(diagnosis, "1", "var", batch_size=8)
@@ -101,10 +86,3 @@ def test_bad_arguments(diagnosis):
         QQPlot.over_batch_sizes(diagnosis, "x", 0)
     with pytest.raises(bn.BayesNormError, match="found is empty"):
         QQPlot.over_epochs({}, "1", 0)
-
-
-def test_a_layer_that_never_varies():
-    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)).double()
-    model[0].weight.data.zero_()
-    with pytest.raises(bn.BayesNormError, match=r"layer: no unit of '1' varies"):
-        QQPlot.of_units(diagnose(model, X, 8, batches=20), "1")

@@ -50,12 +50,6 @@ def test_everything_is_drawn_and_labelled():
     np.testing.assert_allclose([bar[:, 1] for bar in bars], np.stack([mean - error, mean + error], axis=1))
 
 
-def test_one_run_at_one_place():
-    ax = SensitivityCurve.of({"a": {8: 1.0}}, title="Alone").draw()
-    assert ax.get_title() == "Alone"
-    ax.get_figure().draw_without_rendering()
-
-
 def test_bad_arguments():
     with pytest.raises(BayesNormError, match=r"runs is empty"):
         SensitivityCurve.of({})

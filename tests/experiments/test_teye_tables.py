@@ -50,9 +50,8 @@ def test_means_errors_and_p_values_against_numpy_and_scipy():
             assert cell.our_p is None
 
 
-@pytest.mark.parametrize(
-    ("table", "metric", "change", "expected"),
-    [
+def test_which_way_is_better():
+    for table, metric, change, expected in (
         (6, "crps", -0.5, "better"),
         (6, "crps", 0.5, "worse"),
         (6, "pll", 0.5, "better"),
@@ -63,22 +62,20 @@ def test_means_errors_and_p_values_against_numpy_and_scipy():
         (4, "normalised_crps", -8.0, "worse"),
         (5, "normalised_pll", 8.0, "better"),
         (5, "normalised_pll", -8.0, "worse"),
-    ],
-)
-def test_which_way_is_better(table, metric, change, expected):
-    theirs = paper_fact(table, "boston", "MCBN", metric)
-    rows = runs("boston", "MCBN", **{metric: (theirs.value + change, theirs.standard_error)})
-    assert only(compare(table, rows), dataset="boston", method="MCBN", metric=metric).verdict == expected
-    same = runs("boston", "MCBN", **{metric: (theirs.value, theirs.standard_error)})
-    assert only(compare(table, same), dataset="boston", method="MCBN", metric=metric).verdict == "same"
+    ):
+        theirs = paper_fact(table, "boston", "MCBN", metric)
+        rows = runs("boston", "MCBN", **{metric: (theirs.value + change, theirs.standard_error)})
+        assert only(compare(table, rows), dataset="boston", method="MCBN", metric=metric).verdict == expected
+        same = runs("boston", "MCBN", **{metric: (theirs.value, theirs.standard_error)})
+        assert only(compare(table, same), dataset="boston", method="MCBN", metric=metric).verdict == "same"
 
 
-@pytest.mark.parametrize("sign", [-1, 1])
-def test_same_ends_at_two_errors_of_the_difference_and_half_a_digit(sign):
-    bound = 2 * np.hypot(0.03, 0.02) + 0.005  # the paper: 1.45 ± 0.02
-    for factor, expected in ((0.999, "same"), (1.001, "better" if sign < 0 else "worse")):
-        rows = runs("boston", "MCBN", crps=(1.45 + sign * factor * bound, 0.03))
-        assert only(compare(6, rows), dataset="boston", method="MCBN", metric="crps").verdict == expected
+def test_same_ends_at_two_errors_of_the_difference_and_half_a_digit():
+    for sign in (-1, 1):
+        bound = 2 * np.hypot(0.03, 0.02) + 0.005  # the paper: 1.45 ± 0.02
+        for factor, expected in ((0.999, "same"), (1.001, "better" if sign < 0 else "worse")):
+            rows = runs("boston", "MCBN", crps=(1.45 + sign * factor * bound, 0.03))
+            assert only(compare(6, rows), dataset="boston", method="MCBN", metric="crps").verdict == expected
 
 
 def test_rounding_is_no_difference():
@@ -131,18 +128,6 @@ def test_the_papers_own_numbers_are_the_same():
     assert {cell.verdict for cell in compare(5, the_papers(change=10))} == {"better"}
 
 
-def test_only_chosen_rows_count():
-    rows = runs("boston", "MCBN", crps=(1.45, 0.02))
-    rows += runs("boston", "MCBN", crps=(9.0, 0.02), chosen=0, setting=128)
-    cell = only(compare(6, rows), dataset="boston", method="MCBN", metric="crps")
-    assert (cell.ours, cell.runs) == (pytest.approx(1.45), 25)
-
-
-def test_rows_as_text_are_the_same_as_numbers():
-    rows = the_papers()
-    assert compare(6, [{name: str(value) for name, value in row.items()} for row in rows]) == compare(6, rows)
-
-
 def test_what_is_missing():
     rows = runs("boston", "MCBN", crps=(1.45, 0.02))
     cells = compare(6, rows)
@@ -157,29 +142,17 @@ def test_what_is_missing():
     assert all(cell.verdict == "-" for cell in compare(6, []))
 
 
-@pytest.mark.parametrize("bad", [float("nan"), float("-inf")])
-def test_a_failed_run_is_not_hidden(bad):
-    rows = runs("boston", "MCBN", pll=(-2.0, 0.01), normalised_pll=(20.0, 1.0))
-    rows[3].update(pll=bad, normalised_pll=bad)
-    raw = only(compare(6, rows), dataset="boston", method="MCBN", metric="pll")
-    assert np.isnan(raw.ours)
-    assert (raw.runs, raw.verdict) == (25, "worse")
-    scaled = only(compare(5, rows), dataset="boston", method="MCBN", metric="normalised_pll")
-    assert scaled.verdict == "worse"
-    rows[3]["normalised_crps"], rows[4]["normalised_crps"] = bad, 1.0
-    assert "- MCBN: 0 of 1, unclear on boston" in verdicts(rows)
-
-
-def test_methods_that_the_paper_has_not():
-    rows = the_papers()
-    for name in ("CUBN", "MCBN centred", "MCBN M' by CRPS"):
-        rows += runs("energy", name, crps=(0.3, 0.01), rmse=(0.5, 0.01), normalised_crps=(0.0, 0.1))
-    of = {table: list(dict.fromkeys(cell.method for cell in compare(table, rows))) for table in (4, 6, 7)}
-    assert of[4] == ["MCBN", "MCDropout", "MNF", "MCBN centred", "MCBN M' by CRPS"], "CUBN is the zero itself"
-    assert of[6] == ["MCBN", "MCDropout", "MNF", "CUBN", "MCBN centred", "MCBN M' by CRPS"]
-    assert of[7] == ["MCBN", "BN", "MCDropout", "DO", "MNF", "MCBN centred", "MCBN M' by CRPS"]
-    cell = only(compare(4, rows), dataset="energy", method="MCBN centred")
-    assert (cell.theirs, cell.verdict, cell.runs) == (None, "-", 25)
+def test_a_failed_run_is_not_hidden():
+    for bad in (float("nan"), float("-inf")):
+        rows = runs("boston", "MCBN", pll=(-2.0, 0.01), normalised_pll=(20.0, 1.0))
+        rows[3].update(pll=bad, normalised_pll=bad)
+        raw = only(compare(6, rows), dataset="boston", method="MCBN", metric="pll")
+        assert np.isnan(raw.ours)
+        assert (raw.runs, raw.verdict) == (25, "worse")
+        scaled = only(compare(5, rows), dataset="boston", method="MCBN", metric="normalised_pll")
+        assert scaled.verdict == "worse"
+        rows[3]["normalised_crps"], rows[4]["normalised_crps"] = bad, 1.0
+        assert "- MCBN: 0 of 1, unclear on boston" in verdicts(rows)
 
 
 def test_precision_chosen_by_pll_is_compared_with_the_papers():
@@ -241,3 +214,25 @@ def test_rows_that_cannot_be_used():
         compare(6, [{name: value for name, value in rows[0].items() if name != "chosen"}])
     with pytest.raises(BayesNormError, match="crps must be a number or empty, got 'low'"):
         compare(6, [{**rows[0], "crps": "low"}])
+
+
+def told(rows, passes):
+    return [{**row, "passes": passes} for row in rows]
+
+
+def test_sizes_without_fewer_samples_have_the_benchmarks_own():
+    """The benchmark keeps scores of fewer samples at M = 128 alone; the other sizes must not go with that."""
+    for table, metric in ((8, "normalised_crps"), (9, "normalised_pll")):
+        rows = []
+        for name in ("boston", "yacht"):
+            for size, mean in ((32, 11.0), (64, 7.0), (128, 3.0)):
+                rows += runs(name, "MCBN", setting=size, **{metric: (mean, 1.0)})
+        for passes, mean in ((50, 1.0), (100, 2.0)):
+            rows += told(runs("boston", "MCBN", setting=128, **{metric: (mean, 1.0)}), passes)
+        found = {(cell.dataset, cell.setting): cell for cell in compare(table, rows)}
+        expected = {("boston", 32): 11.0, ("boston", 64): 7.0, ("boston", 128): 2.0, ("yacht", 128): 3.0}
+        for (name, size), mean in expected.items():
+            cell = found[name, f"M = {size}"]
+            assert cell.ours == pytest.approx(mean), (name, size)
+            assert cell.runs == 25
+        assert found["boston", "M = 256"].runs == 0

@@ -50,7 +50,6 @@ class Case:
         return y.to(dtype)
 
 
-LABEL = {"label": (bn.Categorical(), 3)}
 VECTORS = [
     Case("Gaussian", bn.Gaussian(4.0), 1),
     Case("Gaussian of three", bn.Gaussian((4.0, 9.0, 0.5)), 3),

@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import sqlite3
 import subprocess
 import sys
-import threading
 
 import pytest
 
 from bayesnorm.errors import BayesNormError, FileFormatError
 from experiments.bench import Failure, Store, Unit, run_local
-
-from ...marks import takes_long
 
 RUN = "package.module:run"
 
@@ -57,12 +53,6 @@ def test_rows_are_in_the_order_of_values(store):
     assert [row["a"] for row in store.rows("e")] == [None, 2, 2.5, 10, "a", "b", [1, 9], [2]]
 
 
-def test_names_that_clash(store):
-    store.add_result(unit(seed=1, seconds=2), {"seed": 3, "machine": 4}, 5.0)
-    expected = {"seed": 1, "seconds": 2, "result.seed": 3, "machine": 4, "unit.seconds": 5.0, "unit.machine": None}
-    assert store.rows("e") == [expected]
-
-
 def test_failures_count_attempts_until_there_is_a_result(store):
     store.add_failure(unit(a=1), "first")
     store.add_failure(unit(a=1), "second \udcff")
@@ -97,15 +87,6 @@ def test_csv(store, tmp_path):
         store.export_csv("e", tmp_path / "absent" / "out.csv")
 
 
-def test_csv_with_odd_text(store, tmp_path):
-    """Old line ends, which a reader takes for new rows unless they are quoted, and half characters."""
-    store.add_result(unit(seed=1), {"first": "a\rb", "second": "c\r\nd", "third": "\ud800 ü"})
-    store.export_csv("e", tmp_path / "out.csv")
-    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
-        (row,) = csv.DictReader(file)
-    assert [row[name] for name in ("seed", "first", "second", "third")] == ["1", "a\rb", "c\r\nd", "\\ud800 ü"]
-
-
 def test_what_is_no_store(tmp_path):
     text = tmp_path / "notes.db"
     text.write_text("This is no database, only a note of some length. " * 20)
@@ -128,21 +109,21 @@ def test_what_is_no_store(tmp_path):
         Store(tmp_path / "absent" / "a.db")
 
 
-@pytest.mark.parametrize(("version", "age"), [(2, "newer"), (0, "older")])
-def test_another_version(tmp_path, version, age):
-    path = tmp_path / "results.db"
-    Store(path).close()
-    connection = sqlite3.connect(path)
-    connection.execute(f"PRAGMA user_version = {version}")
-    connection.close()
-    with pytest.raises(FileFormatError, match=f"store of version {version}, which is {age} than version 1 of this"):
-        Store(path)
+def test_another_version(tmp_path):
+    for version, age in ((2, "newer"), (0, "older")):
+        path = tmp_path / f"{version}.db"
+        Store(path).close()
+        connection = sqlite3.connect(path)
+        connection.execute(f"PRAGMA user_version = {version}")
+        connection.close()
+        with pytest.raises(FileFormatError, match=f"store of version {version}, which is {age} than version 1 of this"):
+            Store(path)
 
 
 def test_a_damaged_file(tmp_path):
     path = tmp_path / "results.db"
     with Store(path) as store:
-        for a in range(300):
+        for a in range(100):
             store.add_result(unit(a=a), {"text": "x" * 100})
     whole = path.read_bytes()
     for damaged in (whole[: len(whole) // 2], whole[:4096] + bytes(4096) + whole[8192:]):
@@ -162,34 +143,6 @@ def test_a_damaged_file(tmp_path):
 def test_a_result_that_is_no_json(store):
     with pytest.raises(BayesNormError, match=r"result: JSON cannot represent it .*object.* Return plain numbers"):
         store.add_result(unit(), {"a": object()})
-
-
-def test_a_closed_store_another_thread_and_a_lock(tmp_path):
-    path = tmp_path / "results.db"
-    errors: list[Exception] = []
-
-    def use(opened):
-        try:
-            opened.rows("e")
-        except BayesNormError as error:
-            errors.append(error)
-
-    with Store(path, timeout=0.1) as store:
-        thread = threading.Thread(target=use, args=(store,))
-        thread.start()
-        thread.join()
-        assert "only one thread uses the store" in str(errors[0])
-
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(BayesNormError, match="database is locked"):
-            store.add_result(unit(), 1)
-        assert store.rows("e") == []  # reading goes on
-        other.execute("ROLLBACK")
-        other.close()
-        store.add_result(unit(), 1)
-    with pytest.raises(BayesNormError, match=r"is closed. Open it again"):
-        store.rows("e")
 
 
 FORKED = """
@@ -216,27 +169,17 @@ def child(work):
 KILLED = """
 def work():
     with Store(sys.argv[1]) as store:
-        run_local(units(300), store, workers=0)
+        run_local(units(100), store, workers=0)
 
 left = []
-while len(left) < 12 or left[-1] == 300:  # a busy machine needs longer to write anything
+while len(left) < 6 or left[-1] == 100:  # a busy machine needs longer to write anything
     number = child(work)
-    time.sleep(0.002 + 0.007 * len(left))
+    time.sleep(0.002 + 0.01 * len(left))
     os.kill(number, signal.SIGKILL)
     os.waitpid(number, 0)
     with Store(sys.argv[1]) as store:
-        left.append(len(store.missing(units(300))))
-assert left == sorted(left, reverse=True) and any(0 < count < 300 for count in left), left
-"""
-
-TOGETHER = """
-def work(start):
-    with Store(sys.argv[1]) as store:
-        for unit in units(150)[start : start + 75]:
-            store.add_result(unit, {"by": start})
-
-numbers = [child(lambda: work(start)) for start in (0, 25, 50, 75)]
-assert [os.waitpid(number, 0)[1] for number in numbers] == [0] * 4
+        left.append(len(store.missing(units(100))))
+assert left == sorted(left, reverse=True) and any(0 < count < 100 for count in left), left
 """
 
 
@@ -245,22 +188,11 @@ def test_writers_killed_at_any_moment_lose_nothing(tmp_path, table):
     here = str(sys.path[0])
     path = tmp_path / "results.db"
     subprocess.run([sys.executable, "-c", FORKED + KILLED, str(path), here], check=True, timeout=60)
-    units = [Unit("test", "fake_units:square", {"x": x, "text": "t" * 500}) for x in range(300)]
+    units = [Unit("test", "fake_units:square", {"x": x, "text": "t" * 500}) for x in range(100)]
     with Store(path) as store, Store(tmp_path / "other.db") as uninterrupted:
         left = len(store.missing(units))
         tally = run_local(units, store, workers=0)
-        assert (tally.kept, tally.finished, tally.failed) == (300 - left, left, 0)
+        assert (tally.kept, tally.finished, tally.failed) == (100 - left, left, 0)
         run_local(units, uninterrupted, workers=0)
         assert table(store) == table(uninterrupted)
-        assert len(table(store)) == 300
-
-
-@takes_long
-@pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="needs fork")
-def test_several_processes_make_a_store_and_write_at_once(tmp_path):
-    path = tmp_path / "results.db"
-    subprocess.run([sys.executable, "-c", FORKED + TOGETHER, str(path), str(sys.path[0])], check=True, timeout=60)
-    with Store(path) as store:
-        rows = store.rows("test")
-    assert [row["x"] for row in rows] == list(range(150))
-    assert all(row["by"] <= row["x"] < row["by"] + 75 for row in rows)
+        assert len(table(store)) == 100

@@ -7,8 +7,8 @@ import dataclasses
 import numpy as np
 import pytest
 
-from bayesnorm.errors import BayesNormError, FileFormatError
-from experiments.data import OBTAINABLE, cache_folder, get, load_mnist, load_uci, whole_sets
+from bayesnorm.errors import FileFormatError
+from experiments.data import cache_folder, get, load_mnist, load_uci, whole_sets
 from experiments.data.getting.files import SourceUnreachable
 from experiments.data.getting.get import SETS, content_digest
 from experiments.data.getting.sources import Origin, Target
@@ -103,14 +103,6 @@ def test_a_broken_file_is_an_error_that_names_it_and_nothing_is_written(sets, tm
     assert not (tmp_path / "uci").exists()
 
 
-def test_a_page_in_place_of_a_file_without_checksum_is_passed_over(sets, tmp_path):
-    sets(File("a", b"<html>", None), File("b"))
-    assert get("yacht", tmp_path).written
-    sets(File("a", b"<html>", None))
-    (told,) = get("yacht", tmp_path, force=True).missing
-    assert "cannot be read (no table)" in told
-
-
 def test_a_set_of_images_has_to_be_whole(monkeypatch, tmp_path):
     monkeypatch.setenv("BAYESNORM_DATA", str(tmp_path))
     small = dataclasses.replace(whole_sets.WHOLE_SETS["mnist"], splits={"train": 5, "test": 3})
@@ -136,12 +128,6 @@ def test_a_folder_that_takes_no_files(sets, tmp_path):
     (tmp_path / "file").touch()
     with pytest.raises(FileFormatError, match="cannot be written to"):
         get("yacht", tmp_path / "file")
-
-
-def test_names():
-    assert OBTAINABLE == ("cifar10", "cifar100", "mnist", "fashion-mnist", "svhn", "notmnist", "camvid", "uci")
-    with pytest.raises(BayesNormError, match=r"name must be one of cifar10, .*, got 'cifar'"):
-        get("cifar")
 
 
 def test_sets_without_any_source_say_which_files_go_where(tmp_path):

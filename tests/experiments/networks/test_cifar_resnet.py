@@ -6,26 +6,17 @@ from safetensors.torch import save_file
 from torch import nn
 
 from bayesnorm.errors import BayesNormError, FileFormatError
-from experiments.data import DataNotFoundError, find, load_cifar10, to_network_input
-from experiments.networks import CIFAR_RESNET_DEPTHS, CifarResNet, load_cifar_resnet
+from experiments.data import find, load_cifar10, to_network_input
+from experiments.networks import CifarResNet, load_cifar_resnet
 from experiments.networks.residual import ResidualBlock
 
 
-@pytest.mark.parametrize(("depth", "count"), [(20, 269_722), (32, 464_154), (44, 658_586), (56, 853_018)])
-def test_parameter_count_and_weight_layers(depth, count):
-    model = CifarResNet(depth)
-    assert sum(parameter.numel() for parameter in model.parameters()) == count
-    assert sum(isinstance(m, (nn.Conv2d, nn.Linear)) for m in model.modules()) == depth
-    assert sum(isinstance(m, nn.BatchNorm2d) for m in model.modules()) == depth - 1
-
-
-def test_parameter_names():
-    names = {"conv1.weight", "bn1.weight", "bn1.bias", "linear.weight", "linear.bias"}
-    for stage in (1, 2, 3):
-        for block in range(3):
-            for part in ("conv1.weight", "bn1.weight", "bn1.bias", "conv2.weight", "bn2.weight", "bn2.bias"):
-                names.add(f"layer{stage}.{block}.{part}")
-    assert {name for name, _ in CifarResNet(20).named_parameters()} == names
+def test_parameter_count_and_weight_layers():
+    for depth, count in ((20, 269_722), (32, 464_154), (44, 658_586), (56, 853_018)):
+        model = CifarResNet(depth)
+        assert sum(parameter.numel() for parameter in model.parameters()) == count
+        assert sum(isinstance(m, (nn.Conv2d, nn.Linear)) for m in model.modules()) == depth
+        assert sum(isinstance(m, nn.BatchNorm2d) for m in model.modules()) == depth - 1
 
 
 def test_sizes_through_the_network():
@@ -58,25 +49,12 @@ def test_seed_decides_alone_and_the_global_generator_is_not_touched():
     assert not torch.equal(first["conv1.weight"], other["conv1.weight"])
 
 
-def test_he_initialisation():
-    weight = CifarResNet(20).layer3[1].conv1.weight.detach().double()  # 64 x 64 x 3 x 3
-    exact_std = (2 / (64 * 9)) ** 0.5
-    assert abs(weight.std() - exact_std) < 4 * exact_std / (2 * weight.numel()) ** 0.5
-
-
-@pytest.mark.parametrize("make", [CifarResNet, load_cifar_resnet])
-def test_unknown_depth(make):
-    with pytest.raises(BayesNormError, match=r"depth must be one of .*, got 20\.0"):
-        make(20.0)
-    with pytest.raises(BayesNormError, match=r"depth must be one of \(20, 32, 44, 56\), got 18"):
-        make(18)
-
-
-def test_other_bad_arguments():
-    with pytest.raises(BayesNormError, match=r"classes must be .*, got 2.5"):
-        CifarResNet(20, classes=2.5)
-    with pytest.raises(BayesNormError, match=r"seed must be .*a whole number from 0.*, got 'a'"):
-        CifarResNet(20, seed="a")
+def test_unknown_depth():
+    for make in (CifarResNet, load_cifar_resnet):
+        with pytest.raises(BayesNormError, match=r"depth must be one of .*, got 20\.0"):
+            make(20.0)
+        with pytest.raises(BayesNormError, match=r"depth must be one of \(20, 32, 44, 56\), got 18"):
+            make(18)
 
 
 @pytest.mark.parametrize("prefix", ["", "module."])
@@ -115,12 +93,6 @@ def test_foreign_weights_are_a_clear_error(data_folder):
         path.write_bytes(content)
         with pytest.raises(FileFormatError, match=r"resnet20\.safetensors"):
             load_cifar_resnet(20)
-
-
-@pytest.mark.parametrize("depth", CIFAR_RESNET_DEPTHS)
-def test_absent_weights_are_told_apart(depth, data_folder):
-    with pytest.raises(DataNotFoundError, match=rf"resnet{depth}\.safetensors"):
-        load_cifar_resnet(depth)
 
 
 @pytest.mark.parametrize(("depth", "published_error"), [(20, 0.0827), (32, 0.0737)])

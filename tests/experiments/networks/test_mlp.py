@@ -26,13 +26,6 @@ def test_layers_are_the_papers():
         assert torch.equal(layer.bias, torch.zeros(50))
 
 
-def test_widths_and_eps_can_be_chosen():
-    model = paper_mlp(3, out_features=2, hidden=(8, 6, 4), eps=1e-5)
-    assert [m.num_features for m in model if isinstance(m, nn.BatchNorm1d)] == [8, 6, 4]
-    assert {m.eps for m in model if isinstance(m, nn.BatchNorm1d)} == {1e-5}
-    assert model(torch.ones(5, 3)).shape == (5, 2)
-
-
 def test_weights_are_a_normal_cut_at_two_standard_deviations():
     weight = paper_mlp(400, hidden=(500,))[0].weight.detach().double()
     assert weight.abs().max() <= 0.2 + 1e-6
@@ -72,12 +65,10 @@ def test_forward_in_training_mode_is_the_formula():
     torch.testing.assert_close(model(x), h.relu() @ model[3].weight.T + model[3].bias)
 
 
-@pytest.mark.parametrize(
-    "sizes", [{"in_features": 0}, {"in_features": 2, "hidden": (5, 0)}, {"in_features": 2, "out_features": 0}]
-)
-def test_bad_sizes(sizes):
-    with pytest.raises(BayesNormError, match="in_features, out_features and hidden must be whole numbers from 1"):
-        paper_mlp(**sizes)
+def test_bad_sizes():
+    for sizes in ({"in_features": 0}, {"in_features": 2, "hidden": (5, 0)}, {"in_features": 2, "out_features": 0}):
+        with pytest.raises(BayesNormError, match="in_features, out_features and hidden must be whole numbers from 1"):
+            paper_mlp(**sizes)
 
 
 def test_without_batch_norm_every_layer_has_a_bias():
@@ -99,15 +90,3 @@ def test_sizes_that_are_no_whole_numbers(make):
         make(0)
     assert make(3, hidden=())(torch.ones(2, 3)).shape == (2, 1)
     assert make(3, hidden=iter((4, 5)))(torch.ones(2, 3)).shape == (2, 1)
-
-
-@pytest.mark.parametrize("eps", [-1.0, math.inf, math.nan, "a", None, True])
-def test_an_eps_that_cannot_be(eps):
-    with pytest.raises(BayesNormError, match=rf"eps must be .*a number from 0.*, got {eps!r}"):
-        paper_mlp(3, eps=eps)
-
-
-@pytest.mark.parametrize("rate", [-0.1, 1.5, math.nan, "a", True])
-def test_dropout_rates_that_cannot_be(rate):
-    with pytest.raises(BayesNormError, match=rf"rate must be a probability from 0 to below 1, got {rate!r}"):
-        paper_dropout_mlp(3, rate)

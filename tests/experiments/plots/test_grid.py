@@ -7,10 +7,9 @@ import pytest
 from bayesnorm.errors import BayesNormError
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
-from bayesnorm.plots import RetentionPlot, UncertaintyErrorPlot
+from bayesnorm.plots import RetentionPlot
 from experiments.plots import draw_grid
 
-ERRORS = UncertaintyErrorPlot.from_arrays([0.1, -0.4, 0.9, -1.2], [0.2, 0.4, 0.8, 1.0], 0.7)
 CURVES = {name: RetentionPlot.from_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9]) for name in "abcde"}
 
 
@@ -25,18 +24,6 @@ def test_panels_names_and_shared_words():
     (legend,) = figure.legends
     shown = [text.get_text() for text in legend.get_texts()]
     assert shown == ["dropped at random", "largest errors dropped first", "dropped by uncertainty"], "each once"
-
-
-def test_labels_that_differ_stay():
-    curves = [RetentionPlot.from_arrays([0.1, 0.2], [0.5, 0.9], score=score) for score in ("CRPS", "NLL")]
-    assert [ax.get_ylabel() for ax in draw_grid(curves).axes] == ["CRPS of kept points", "NLL of kept points"]
-
-
-def test_a_sequence_keeps_titles_and_names_replace_them():
-    kept, named = draw_grid([ERRORS]).axes[0], draw_grid({"yacht": ERRORS}).axes[0]
-    assert (kept.get_title(), named.get_title()) == (ERRORS.title, "yacht")
-    assert [text.get_text() for text in kept.texts] == [ERRORS.summary]
-    assert [text.get_text() for text in named.texts] == [ERRORS.brief]
 
 
 def test_bad_arguments():
