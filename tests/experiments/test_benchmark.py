@@ -42,6 +42,13 @@ def test_show_prints_a_table_and_failures_beneath(experiments, filled):
     assert lines[below + 3].split() == ['{"x":', "7,", '"y":', '"n7"}', "1", "RuntimeError:", "no"]
 
 
+def test_show_as_json(experiments, filled):
+    told = json.loads(experiments("show", filled, "--experiment", "alpha", "--json").out)
+    assert [row["x"] for row in told["results"]] == [1, 2, 10]
+    assert told["results"][0]["machine"] == {"cpu": "c"}
+    assert told["failures"][0]["error"].startswith("Traceback")
+
+
 def test_show_refuses(refuses, filled, tmp_path):
     line = refuses("show", tmp_path / "none.sqlite")
     assert "there is no file" in line
@@ -75,6 +82,16 @@ def test_export_never_writes_over_the_store(refuses, filled, tmp_path):
         arguments = ("export", filled, "--experiment", "alpha", "--out", out, "--force")
         assert "is the store itself" in refuses(*arguments)
     assert filled.read_bytes() == before
+
+
+def test_export_of_the_uci_benchmark_without_results(refuses, tmp_path):
+    with Store(tmp_path / "s.sqlite") as store:
+        store.add_failure(Unit("uci-quick", "any.where:run", {"dataset": "yacht"}), "lost")
+    arguments = ("export", tmp_path / "s.sqlite", "--experiment", "uci-quick", "--out")
+    assert "has no results of the preset 'quick'" in refuses(*arguments, tmp_path / "uci.csv")
+    assert "is the name of the JSON file" in refuses(*arguments, tmp_path / "uci.json")
+    assert "is a folder" in refuses(*arguments, ".")
+    assert [file.name for file in tmp_path.iterdir()] == ["s.sqlite"]
 
 
 def test_export_of_the_uci_benchmark(experiments, refuses, tmp_path, monkeypatch):
@@ -169,6 +186,19 @@ def test_uci_passes_everything_on(experiments, uci, tmp_path, monkeypatch):
         ("run_local", {"workers": None, "threads": 3}),
         ("run_ray", {"address": "10.0.0.1:6379", "workers": 5, "threads": 3}),
     ]
+
+
+def test_uci_interrupted_keeps_its_time(experiments, uci, tmp_path, monkeypatch):
+    def run(units, store, **_):
+        store.add_result(units[2], 1.0)
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr(benchmark, "run_local", run)
+    store = tmp_path / "bench.sqlite"
+    assert experiments("uci", "--workers", 3, "--store", store).code == 130
+    with Store(store) as opened:
+        (run,) = opened.rows("uci-quick runs")
+    assert (run["finished"], run["workers"]) == (1, 3)
 
 
 def test_uci_with_failures(experiments, uci, tmp_path):

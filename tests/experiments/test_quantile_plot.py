@@ -8,8 +8,14 @@ import pytest
 import bayesnorm as bn
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
+import torch
+from torch import nn
+
+from bayesnorm.theory import diagnose
 from experiments.normality import normal_quantiles, unit_quantiles
 from experiments.quantile_plot import QQPlot
+
+X = torch.randn(300, 2, dtype=torch.float64, generator=torch.Generator().manual_seed(0)).exp()
 
 
 def test_curves_are_the_units_quantiles(diagnosis):
@@ -86,3 +92,10 @@ def test_bad_arguments(diagnosis):
         QQPlot.over_batch_sizes(diagnosis, "x", 0)
     with pytest.raises(bn.BayesNormError, match="found is empty"):
         QQPlot.over_epochs({}, "1", 0)
+
+
+def test_a_layer_that_never_varies():
+    model = nn.Sequential(nn.Linear(2, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)).double()
+    model[0].weight.data.zero_()
+    with pytest.raises(bn.BayesNormError, match=r"layer: no unit of '1' varies"):
+        QQPlot.of_units(diagnose(model, X, 8, batches=20), "1")

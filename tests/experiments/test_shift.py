@@ -16,6 +16,7 @@ from experiments.shift.alarms import disjoint
 from experiments.shift.blending import BlendedNetwork
 from experiments.shift.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from experiments.shift.images import ADAPT, BLEND, MCBN, PREDICTION_TIME, SOFTMAX, TEMPERATURE, best_blend, mean_scores
+from experiments.shift.uci_parts import table_text
 
 # Their parameters do not rise in every step: a short strong kernel follows a long weak one, or corners move less.
 NOT_BY_DISTANCE = {"glass_blur", "motion_blur", "elastic_transform"}
@@ -67,6 +68,14 @@ def test_noise_has_the_published_size():
     hit = corrupt(grey, "impulse_noise", 5)
     assert np.isin(hit, (0, 128, 255)).all()
     assert (hit != 128).mean() == pytest.approx(0.07, abs=0.005)
+
+
+def test_defocus_is_a_disk():
+    point = np.zeros((1, 32, 32, 3), np.uint8)
+    point[:, 16, 16] = 255
+    found = corrupt(point, "defocus_blur", 5)[0, :, :, 0]
+    assert (found[15:18, 15:18] == 28).all()  # a ninth, hardly softened
+    assert found.sum() == 9 * 28
 
 
 def test_refuses(images):
@@ -135,11 +144,35 @@ def test_means_and_the_best_blend():
     assert len(showing.draw_over_severity(rows).get_figure().axes) == 3
 
 
+def test_rates_of_alarms():
+    rows = [
+        {"network": "ResNet-20", "corruption": "clean", "severity": 0, "rows": 4, "batches": 100, "alarms": 5},
+        {"network": "ResNet-20", "corruption": "fog", "severity": 3, "rows": 4, "batches": 10, "alarms": 8},
+    ]
+    streams = [
+        {"network": "ResNet-20", "corruption": "clean", "stream": 0, "change": None, "alarm": None},
+        {"network": "ResNet-20", "corruption": "fog", "stream": 0, "change": 30, "alarm": 33},
+    ]
+    text = showing.alarms_text(rows, streams)
+    assert "clean, n = 4: 0.050 ± 0.022 (5 of 100)" in text
+    assert "0.80" in text
+    assert "batches until the alarm: 3" in text
+    pytest.importorskip("matplotlib")
+    assert len(showing.draw_alarms(rows).get_figure().axes) == 1
+
+
 def test_batches_are_disjoint():
     batches = disjoint(torch.arange(10), 4, None)
     assert [len(batch) for batch in batches] == [4, 4]
     assert len(torch.cat(batches).unique()) == 8
     assert len(disjoint(torch.arange(10), 2, 3)) == 3
+
+
+def test_table_text():
+    row = {"set": "power", "seed": 0, "kind": "range", "adapted_to": 9, "p_value": 0.01, "rmse": 1.0, "nll": 2.0}
+    assert "power     range              1.000    3.000" in table_text(
+        [row | {"rmse_adapted": 3.0, "nll_adapted": 4.0}]
+    )
 
 
 def test_simulated_from_the_command(experiments, monkeypatch, tmp_path):

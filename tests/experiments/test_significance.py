@@ -61,6 +61,14 @@ def test_one_degree_of_freedom_is_a_cauchy_distribution():
         assert t_test_p_value(t, 1) == pytest.approx(1 - 2 / math.pi * math.atan(t), rel=1e-12)
 
 
+def test_equals_scipy_on_runs():
+    values = torch.randn(7, generator=torch.Generator().manual_seed(0)) + 0.5
+    found, expected = significance(values), stats.ttest_1samp(values.double().numpy(), 0)
+    assert found.t == pytest.approx(expected.statistic, rel=1e-12)
+    assert found.p_value == pytest.approx(expected.pvalue, rel=1e-10)
+    assert found.standard_error == pytest.approx(stats.sem(values.double().numpy()), rel=1e-12)
+
+
 def test_stars_change_at_their_bounds():
     for bound, at, above in ((0.05, "*", "ns"), (0.01, "**", "*"), (0.001, "***", "**"), (0.0001, "****", "***")):
         t = stats.t.isf(bound / 2, 24)

@@ -12,12 +12,18 @@ from torch import nn
 import bayesnorm as bn
 from experiments.networks import CifarResNet
 from experiments.temperature import measuring
-from experiments.temperature.judging import CALIBRATE, CONSTANT, Judged
-from experiments.temperature.networks import remembered
+from experiments.temperature.judging import CALIBRATE, CONSTANT, Judged, folds
+from experiments.temperature.networks import fitted, remembered
 from experiments.temperature.uncertainty import covariates
 
 # Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
+
+
+def test_folds_choose_and_judge_apart():
+    for chosen, others in folds(20, 6, 3):
+        assert len(chosen) == 6
+        assert sorted(torch.cat([chosen, others]).tolist()) == list(range(20))
 
 
 def test_differences_are_those_of_images():
@@ -51,6 +57,19 @@ def test_what_is_remembered_is_what_would_be_computed():
     asked = ((drawn, torch.arange(30)), (posterior, x))
     choices = [bn.calibrate(each, given, y, samples=8).likelihood for each, given in asked]
     assert choices[0].temperature == pytest.approx(choices[1].temperature, rel=1e-3)
+
+
+def test_what_is_kept_is_not_computed_again(tmp_path):
+    model = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 4)).eval()
+    x, rows = torch.randn(80, 3, generator=torch.Generator().manual_seed(0)), torch.arange(80)
+    first, second = (fitted(model, x, tmp_path) for _ in range(2))
+    assert len(list(tmp_path.glob("*.bayesnorm"))) == 1
+    (_, drawn), (_, again) = (remembered(each, x, tmp_path) for each in (first, second))
+    expected = drawn.predict(rows).probs
+    again.executable.executable = None  # nothing is left to run
+    torch.testing.assert_close(again.predict(rows).probs, expected)
+    (_, other) = remembered(first, x + 1, tmp_path)
+    assert not torch.equal(other.predict(rows).probs, expected)
 
 
 def test_what_samples_tell_is_what_numpy_says():

@@ -6,6 +6,8 @@ import pytest
 import torch
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
+import numpy as np
+
 import bayesnorm as bn
 from bayesnorm.plots import save_figure
 from experiments.teye_figure1 import DRAWS, figure1
@@ -27,6 +29,21 @@ def test_uncertainty_is_larger_outside_the_data(figure):
     assert outside > inside.max().item()
 
 
+def test_bands_show_that_uncertainty(figure):
+    lower, upper = figure.bands.bands[0.95]
+    width = upper - lower
+    training = np.searchsorted(figure.bands.x, figure.points[0].numpy()[:, 0])
+    assert figure.bands.x[[0, -1]].tolist() == [-6, 6]
+    assert width[-1] > width[training].max()
+    assert figure.bands.constant_std > 0
+
+
 def test_the_picture_is_written(figure, tmp_path):
     save_figure(figure.draw(), tmp_path / "figure1.png")
     assert (tmp_path / "figure1.png").read_bytes().startswith(b"\x89PNG")
+
+
+def test_same_seed_same_figure():
+    first, again, other = (figure1(epochs=3, seed=seed).bands.mean for seed in (0, 0, 1))
+    np.testing.assert_array_equal(first, again)
+    assert not np.allclose(first, other)

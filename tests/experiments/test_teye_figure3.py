@@ -14,6 +14,8 @@ from experiments import teye_figure3
 from experiments.splits import paper_rows
 from experiments.teye_figure3 import LAYERS, figure3
 
+from ..marks import takes_long
+
 SMALL = {"epochs": (1, 3), "batch_sizes": (16, 32), "batches": 40}
 
 
@@ -63,6 +65,13 @@ def test_the_words_follow_the_tests():
     # Perfectly normal but for a shift of 0.24, which puts probabilities off by 0.095: seen from 200 batches on.
     even = torch.special.ndtri((normal.argsort(0).argsort(0) + 0.5) / 200)
     assert teye_figure3._judged(Normality.test(0.24 + even), fitted=False).startswith("the normal nearly holds")
+
+
+@takes_long
+def test_same_seed_same_numbers(figure):
+    again, other = (figure3(*rows(), **SMALL, seed=seed).trained.table() for seed in (0, 1))
+    assert again == figure.trained.table()
+    assert again != other
 
 
 def test_main_prints_tables_verdict_and_paths(monkeypatch, tmp_path, capsys):

@@ -128,6 +128,18 @@ def test_the_papers_own_numbers_are_the_same():
     assert {cell.verdict for cell in compare(5, the_papers(change=10))} == {"better"}
 
 
+def test_only_chosen_rows_count():
+    rows = runs("boston", "MCBN", crps=(1.45, 0.02))
+    rows += runs("boston", "MCBN", crps=(9.0, 0.02), chosen=0, setting=128)
+    cell = only(compare(6, rows), dataset="boston", method="MCBN", metric="crps")
+    assert (cell.ours, cell.runs) == (pytest.approx(1.45), 25)
+
+
+def test_rows_as_text_are_the_same_as_numbers():
+    rows = the_papers()
+    assert compare(6, [{name: str(value) for name, value in row.items()} for row in rows]) == compare(6, rows)
+
+
 def test_what_is_missing():
     rows = runs("boston", "MCBN", crps=(1.45, 0.02))
     cells = compare(6, rows)
@@ -153,6 +165,18 @@ def test_a_failed_run_is_not_hidden():
         assert scaled.verdict == "worse"
         rows[3]["normalised_crps"], rows[4]["normalised_crps"] = bad, 1.0
         assert "- MCBN: 0 of 1, unclear on boston" in verdicts(rows)
+
+
+def test_methods_that_the_paper_has_not():
+    rows = the_papers()
+    for name in ("CUBN", "MCBN centred", "MCBN M' by CRPS"):
+        rows += runs("energy", name, crps=(0.3, 0.01), rmse=(0.5, 0.01), normalised_crps=(0.0, 0.1))
+    of = {table: list(dict.fromkeys(cell.method for cell in compare(table, rows))) for table in (4, 6, 7)}
+    assert of[4] == ["MCBN", "MCDropout", "MNF", "MCBN centred", "MCBN M' by CRPS"], "CUBN is the zero itself"
+    assert of[6] == ["MCBN", "MCDropout", "MNF", "CUBN", "MCBN centred", "MCBN M' by CRPS"]
+    assert of[7] == ["MCBN", "BN", "MCDropout", "DO", "MNF", "MCBN centred", "MCBN M' by CRPS"]
+    cell = only(compare(4, rows), dataset="energy", method="MCBN centred")
+    assert (cell.theirs, cell.verdict, cell.runs) == (None, "-", 25)
 
 
 def test_precision_chosen_by_pll_is_compared_with_the_papers():

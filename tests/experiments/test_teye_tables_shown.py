@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import csv
 import itertools
+import json
 
 import pytest
 
@@ -12,6 +13,7 @@ from experiments.bench import Store, Unit
 from experiments.data import UCI_SETS
 from experiments.paper_facts import fact
 from experiments.teye_tables import TABLES, compare, markdown, read_rows, render, verdicts
+from experiments.uci import note_run
 
 from .made_up_runs import runs, the_papers
 
@@ -70,6 +72,37 @@ def test_a_line_of_a_table(wide_rows, tmp_path):
     assert lines[start + 2].split() == ["-", "-", "worse", "worse", "worse", "worse", "-", "-"]
 
 
+def test_counts_at_the_end(tmp_path):
+    rows = [row for row in the_papers() if row["dataset"] != "protein" or row["method"] != "MCBN"]
+    for row in rows:
+        row["crps"] = row.get("crps", 0) + (1.0 if row["dataset"] == "boston" else 0.0)
+        row["crps"] -= 0.2 if row["dataset"] == "yacht" else 0.0
+    shown = " ".join(render(6, write(tmp_path / "rows.csv", rows)).split())
+    assert (
+        "MCBN, CRPS: better 1, same 5, worse 1, missing 1 of 8 cells; "
+        "at or below the paper's plus two of its standard errors on 6."
+    ) in shown
+    assert "above the paper's minus two of its standard errors on 7." in shown  # PLL, without protein
+
+
+def test_what_the_rows_were_made_on(tmp_path):
+    path = write(tmp_path / "rows.csv", the_papers())
+    assert render(4, path).splitlines()[1] == "Ours: preset paper."
+    head = {
+        "preset": "paper",
+        "machine": {"device": "H200", "torch": "2.9"},
+        "network_steps": 1234567,
+        "wall_clock": 5.25,
+    }
+    path.with_suffix(".json").write_text(json.dumps(head))
+    shown = " ".join(render(4, path).split())  # lines are wrapped
+    assert "preset paper; machine (device H200, torch 2.9), network steps 1,234,567, wall clock 5.25." in shown
+    for bad in ("{", "[1]"):
+        path.with_suffix(".json").write_text(bad)
+        with pytest.raises(BayesNormError, match=r"rows\.json next to it"):
+            render(4, path)
+
+
 def test_rows_from_a_store(tmp_path):
     rows = [row for row in the_papers() if row["dataset"] == "yacht" and row["method"] in ("MCBN", "MNF")]
     with Store(tmp_path / "one.db") as store:
@@ -94,6 +127,26 @@ def test_rows_from_a_store(tmp_path):
     with pytest.raises(BayesNormError, match=r"there is no file .*no\.db"):
         read_rows(store=tmp_path / "no.db")
     assert not (tmp_path / "no.db").exists()
+
+
+def test_a_store_with_the_time_that_runs_took(tmp_path):
+    """As `python -m experiments uci` leaves it."""
+    with Store(tmp_path / "s.db") as store:
+        part = [{**row, "cv_rmse": 1.0} for row in runs("boston", "MCBN", crps=(1.45, 0.02))]
+        store.add_result(Unit("uci-paper", "any:name", {"preset": "paper", "dataset": "boston"}), {"rows": part})
+        note_run(store, "paper", seconds=1.0, workers=1, finished=1)
+        assert len(read_rows(store=store)) == 25
+
+
+def test_files_that_other_programs_wrote(tmp_path):
+    path = write(tmp_path / "rows.csv", the_papers())
+    plain = render(6, path)
+    path.write_bytes(b"\xef\xbb\xbf" + path.read_bytes().replace(b"\r\n", b"\n").replace(b"\n", b"\r\n"))
+    assert render(6, path) == plain
+    for content in (b"\xff\xfe", b"x" * 200_000):
+        path.write_bytes(content)
+        with pytest.raises(BayesNormError, match=r"rows_path: .*rows\.csv is not a CSV file"):
+            read_rows(path)
 
 
 def test_no_results_yet(tmp_path, monkeypatch):

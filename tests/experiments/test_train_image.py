@@ -10,10 +10,15 @@ from safetensors.torch import load_file
 
 from bayesnorm.errors import BayesNormError
 from experiments.data import IMAGENET_MEAN, IMAGENET_STD, load_cifar10, to_network_input
+from experiments.image_networks import training
 from experiments.image_networks.datasets import DATASETS, load_images
 from experiments.image_networks.networks import NETWORKS
 from experiments.image_networks.recipes import RECIPES, recipe_for
 from experiments.image_networks.training import Plan, score, trained_network
+
+
+class Killed(BaseException):
+    """Stands for a kill."""
 
 
 @pytest.fixture
@@ -56,6 +61,30 @@ def test_what_was_scored_is_what_is_read_back(digits, tmp_path):
         assert name.endswith("num_batches_tracked") or torch.equal(value, kept[name].float()), name
 
 
+def test_a_killed_training_goes_on(digits, tmp_path, monkeypatch):
+    whole, told = trained_network(plan(), tmp_path / "whole", "net")
+    real = training.train
+
+    def killed(*args, progress, **options):
+        def tell(epoch, epochs):
+            progress(epoch, epochs)
+            if epoch == 2:
+                raise Killed
+
+        return real(*args, progress=tell, **{**options, "checkpoint_every": 0})
+
+    monkeypatch.setattr(training, "train", killed)
+    with pytest.raises(Killed):
+        trained_network(plan(), tmp_path, "net")
+    assert (tmp_path / "net.checkpoint").exists()
+    monkeypatch.setattr(training, "train", real)
+    again, after = trained_network(plan(), tmp_path, "net")
+    assert after["losses"] == told["losses"]
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
+    assert not (tmp_path / "net.checkpoint").exists()
+
+
 def test_images_become_what_the_given_networks_see(require):
     require("cifar10/labels.npz", "cifar10/test_first2000.webp")
     images, labels = load_images("cifar10", "test", 50)
@@ -67,6 +96,13 @@ def test_images_become_what_the_given_networks_see(require):
     assert labels.tolist() == [label for label in expected.tolist() if label < 5]
     assert torch.equal(fewer, images[torch.from_numpy(expected) < 5])
     assert (DATASETS["cifar10"].mean, DATASETS["cifar10"].std) == (IMAGENET_MEAN, IMAGENET_STD)
+
+
+def test_digits_are_padded_to_32_pixels(digits):
+    images, _ = load_images("mnist", "train")
+    assert images.shape == (48, 1, 32, 32)
+    assert not images[:, :, :2].any()
+    assert images[:, :, 2:30, 2:30].any()
 
 
 @pytest.mark.parametrize("network", NETWORKS)

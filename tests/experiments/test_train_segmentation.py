@@ -10,10 +10,15 @@ import torch
 
 from bayesnorm.errors import BayesNormError
 from experiments.data import CAMVID_VOID
+from experiments.image_networks import training
 from experiments.image_networks.training import trained_network
 from experiments.segmentation import frames as frames_module
 from experiments.segmentation.frames import Light, load_frames, median_frequency_weights
 from experiments.segmentation.plans import RECIPES, SegmentationPlan, Task
+
+
+class Killed(BaseException):
+    """Stands for a kill."""
 
 
 def plan(task=Task.classes, **changes):
@@ -65,6 +70,28 @@ def test_every_task_trains_and_is_scored_as_it_is_read_back(task, road_scenes, t
     assert scores.pop("IoU", None) == told.get("IoU")
     assert scores == pytest.approx({key: told[key] for key in scores}, rel=1e-4)
     assert all(np.isfinite(told["losses"]))
+
+
+def test_a_killed_training_goes_on(road_scenes, tmp_path, monkeypatch):
+    whole, told = trained_network(plan(dropout=0.5), tmp_path / "whole", "net")
+    real = training.train
+
+    def killed(*args, progress, **options):
+        def tell(epoch, epochs):
+            progress(epoch, epochs)
+            if epoch == 1:
+                raise Killed
+
+        return real(*args, progress=tell, **{**options, "checkpoint_every": 0})
+
+    monkeypatch.setattr(training, "train", killed)
+    with pytest.raises(Killed):
+        trained_network(plan(dropout=0.5), tmp_path, "net")
+    monkeypatch.setattr(training, "train", real)
+    again, after = trained_network(plan(dropout=0.5), tmp_path, "net")
+    assert after["losses"] == told["losses"]
+    for name, value in whole.state_dict().items():
+        assert torch.equal(value, again.state_dict()[name]), name
 
 
 def test_presets_and_unknown_names():

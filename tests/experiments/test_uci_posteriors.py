@@ -11,11 +11,12 @@ from torch.distributions import Normal
 
 import bayesnorm as bn
 from bayesnorm.network import UnitMoments, collect_moments, mini_batches
+from bayesnorm.posterior import Empirical
 from bayesnorm.selection import select_batch_size
 from bayesnorm.stacked import Stack, StackedRows, stacked_moments, train_stacked
 from bayesnorm.theory import kl_divergence, unit_gaussians, weight_decay_prior
 from experiments.networks import paper_mlp
-from experiments.uci.posteriors import ELBO_ROWS, MULTIPLES, RANK, batchnorm_posteriors, elbos
+from experiments.uci.posteriors import BN_DRAWN, ELBO_ROWS, MULTIPLES, RANK, batchnorm_posteriors, elbos
 
 M, STATES, WIDTH = 16, 60, 12
 EXACT = {"rtol": 1e-9, "atol": 1e-9}
@@ -78,6 +79,14 @@ def test_outputs_are_those_of_the_librarys_method(task, name):
     assert f.std(0).min() > 1e-3
 
 
+def test_every_posterior_is_there(task):
+    assert [*task.posteriors] == [*BN_DRAWN]
+    assert METHODS.keys() == set(BN_DRAWN) - {"GaussianBN"}
+    for name, posterior in task.posteriors.items():
+        assert posterior.center == ("running" if name == "MCBN centred" else "batch")
+        assert torch.equal(posterior.batch_mean, task.posteriors["MCBN"].batch_mean), "one centre for all"
+
+
 def test_gaussian_bn_has_the_librarys_variances(task):
     """They come from random batches here, and differ from those of one pass by what other seeds change in either."""
     fluctuations = task.posteriors["GaussianBN"].fluctuations
@@ -93,6 +102,32 @@ def test_gaussian_bn_has_the_librarys_variances(task):
         passes, batches = (v.var(0) / v.mean(0).square() for v in (of_passes, of_batches[:, i]))
         ratio = of_batches[0, i] / of_passes.mean(0)
         assert ((ratio - 1).abs() < FAR * (passes / len(seeds) + batches).sqrt()).all()
+
+
+def test_other_batch_sizes_are_those_of_the_librarys_posterior(task):
+    sizes = torch.tensor([4.0 * M, M / 2])
+    f = bn.MonteCarlo(STATES).outputs(task.posteriors["MCBN"].at_batch_size(sizes), task.rows)
+    for i, network in enumerate(task.networks):
+        x, _ = task.own[i]
+        posterior = METHODS["MCBN"].fit(network, x, seed=0).at_batch_size(float(sizes[i]))
+        expected = bn.MonteCarlo(STATES).outputs(posterior, x)
+        expected = expected * task.rows.scales.y_std[i] + task.rows.scales.y_mean[i]
+        torch.testing.assert_close(f[:, i, : len(x)], expected, **EXACT)
+
+
+def test_doubled_deviations_have_fourfold_variance(task, monkeypatch):
+    monkeypatch.setattr(bn.MCBN, "distribution", lambda _, deviations: Empirical(2 * deviations))
+    changed = batchnorm_posteriors(task.stack, task.rows, M, STATES)[0]
+    for name in ("MCBN", "MCBN centred"):
+        before, after = task.posteriors[name], changed[name]
+        same = bn.MonteCarlo(STATES).outputs(before.at_batch_size(M / 4), task.rows)
+        torch.testing.assert_close(bn.MonteCarlo(STATES).outputs(after, task.rows), same, **EXACT)
+        # The further terms of the variance fall off as the root of the batch size, or faster.
+        small, large = (
+            bn.MonteCarlo(STATES).moments(posterior.at_batch_size(1e8 * M), task.rows)[1]
+            for posterior in (before, after)
+        )
+        torch.testing.assert_close(large / small, torch.full_like(small, 4.0), rtol=1e-2, atol=0)
 
 
 def test_elbos_differ_as_select_batch_size_has_them(task):

@@ -14,12 +14,14 @@ import pytest
 from torch import nn
 
 from bayesnorm.errors import BayesNormError
-from experiments.bench import Store, Unit
+from experiments.bench import Store, Unit, run_local
 from experiments.data import UCI_SETS
 from experiments.significance import significance
 from experiments.teye_tables import compare, read_rows
 from experiments.uci import PRESETS, Preset, export, note_run, presets, results, rows, summary, units, weights
 from experiments.uci.folds import Data
+
+from ..marks import takes_long
 
 SIZES = {"yacht": 60, "boston": 100}
 TINY = Preset(
@@ -73,6 +75,21 @@ def test_what_there_is_to_compute():
     assert sizes == {("yacht", 16.0), ("boston", 16.0), ("boston", 32.0)}
     assert {unit.experiment for unit in found} == {"uci-tiny"}
     assert len({unit.key for unit in found}) == len(found)
+
+
+def test_keys_stay_the_same():
+    """Results of a stopped run are found again by their parameters, whatever else is asked for."""
+    by_key = {unit.key: unit for unit in units("tiny")}
+    asked = units("tiny", sets=["yacht"], methods=["MNF", "GaussianBN"])
+    assert {unit.parameters["family"] for unit in asked} == {"bn", "mnf"}
+    assert len(asked) == 5
+    assert all(by_key[unit.key].parameters == unit.parameters for unit in asked)
+    stacked = {"preset": "tiny", "dataset": "boston", "family": "dropout", "setting": 0.01, "device": "cpu"}
+    weights = {"preset": "tiny", "dataset": "boston", "family": "bbb", "split": 2, "seed": 1}
+    for parameters, function in ((stacked, "unit:run"), (weights, "weights:run")):
+        unit = by_key[Unit("uci-tiny", "any:name", parameters).key]
+        assert unit.function == f"experiments.uci.{function}"
+    assert not by_key.keys() & {unit.key for unit in units("tiny", methods=["MCBN"], device="cuda")}
 
 
 @pytest.mark.parametrize(("family", "name"), [("bbb", "BayesByBackprop"), ("mnf", "MNF")])
@@ -171,6 +188,30 @@ def test_one_size_is_chosen_where_networks_went_astray_or_sizes_are_level(store,
     assert found == [sizes[chosen]] * 2
 
 
+def test_what_was_computed_on_two_devices_counts_once(filled):
+    before = rows(filled, "tiny"), results.header(filled, "tiny")["units"], summary(filled, "tiny")
+    same = filled.rows("uci-tiny")[0]
+    unit = Unit(
+        "uci-tiny",
+        "any:name",
+        {name: same[name] for name in ("preset", "dataset", "family", "setting")} | {"device": "cuda"},
+    )
+    told = {name: same[name] for name in ("rows", "network_steps", "unit_seconds", "curve", "points")}
+    on_gpu = [{**each, "coverage_95": 0.123} for each in told["rows"]]
+    filled.add_result(unit, {**told, "rows": on_gpu}, 1.0, MACHINE)
+    assert len(filled.rows("uci-tiny")) == 5
+    found = rows(filled, "tiny")
+    assert len(found) == len(before[0])
+    assert {each["coverage_95"] for each in found if each["setting"] == same["setting"]} == {0.123}, "the GPU's"
+    assert [each for each in found if each["setting"] != same["setting"]] == [
+        each for each in before[0] if each["setting"] != same["setting"]
+    ]
+    assert results.header(filled, "tiny")["units"] == before[1]
+    said = summary(filled, "tiny").splitlines()
+    assert len(said) == len(before[2].splitlines()) + 2
+    assert said[-1] == "Units computed on a CPU and on a GPU: 1; the GPU's results count."
+
+
 def test_summary_has_means_and_errors_of_the_chosen(filled):
     text = summary(filled, "tiny")
     lines = {line[:24].strip(): line for line in text.splitlines()}
@@ -188,6 +229,25 @@ def test_summary_has_means_and_errors_of_the_chosen(filled):
     assert [name for name in lines if name in FAMILIES] == ["BN", "CUBN", "MCBN", "DeepEnsemble", "MNF"]
     with pytest.raises(BayesNormError, match="store: has no results of the preset 'quick'"):
         summary(filled, "quick")
+
+
+def test_a_run_that_gave_no_number_does_not_hide_the_others(filled):
+    """NaN is said where it is, and all else as if it were not there."""
+    before = summary(filled, "tiny").splitlines()
+    for seed, score in ((1, 3.0), (2, float("nan"))):
+        keep(filled, "bbb", seed, [row("BayesByBackprop", 1, seed, None, score)])
+    lines = summary(filled, "tiny").splitlines()
+    (broken,) = [line for line in lines if line.startswith("BayesByBackprop")]
+    assert broken.split()[1:] == ["2", *["nan"] * 6]
+    assert [line for line in lines if line != broken] == before
+
+
+def test_export_refuses(filled, tmp_path):
+    with pytest.raises(BayesNormError, match=r"path: .*rows\.json is the name of the JSON file .* ends in \.csv"):
+        export(filled, "tiny", tmp_path / "rows.json")
+    with pytest.raises(BayesNormError, match="store: has no results of the preset 'quick'"):
+        export(filled, "quick", tmp_path / "rows.csv")
+    assert not [*tmp_path.glob("rows*")]
 
 
 def test_export_reads_back(filled, tmp_path, monkeypatch):
@@ -238,3 +298,40 @@ def test_export_feeds_the_papers_tables(filled, tmp_path):
     )
     assert at_32.runs == 4, "all runs of a size, chosen or not"
     assert at_32.ours == pytest.approx(statistics.fmean([43.25, 43.5, 44.25, 44.5]) + 3 / 8, rel=5e-5)
+
+
+class Stop(Exception):
+    """What ends a run early."""
+
+
+@takes_long
+def test_a_run_that_was_stopped_goes_on(tmp_path):
+    asked = units("tiny", sets=["yacht"], methods=["MCBN", "MCDropout"])
+    assert len(asked) == 3
+    written = []
+    for name, stops in (("whole", None), ("stopped", 2)):
+
+        def progress(done, _total, stops=stops):
+            if done == stops:
+                raise Stop
+
+        with Store(tmp_path / f"{name}.db") as store:
+            if stops:
+                with pytest.raises(Stop):
+                    run_local(asked, store, workers=0, progress=progress)
+                assert len(store.rows("uci-tiny")) == stops
+                export(store, "tiny", tmp_path / "part.csv")
+                asked = asked[::-1]  # another order is no other result
+            tally = run_local(asked, store, workers=0)
+            assert (tally.kept, tally.finished, tally.failed) == (stops or 0, 3 - (stops or 0), 0)
+            export(store, "tiny", tmp_path / f"{name}.csv")
+            told = summary(store, "tiny")
+        written.append(((tmp_path / f"{name}.csv").read_bytes(), told))
+    assert written[0] == written[1]
+    assert (tmp_path / "part.csv").read_bytes() != written[0][0]
+    found = read_rows(tmp_path / "whole.csv")
+    methods = {each["method"] for each in found}
+    assert methods == {name for name, family in FAMILIES.items() if family in ("bn", "dropout")}
+    runs = Counter(each["method"] for each in found if each["chosen"] == "1" and not each["passes"])
+    assert runs == {method: 2 if method == "DeepEnsemble" else 4 for method in methods}, "splits, and seeds"
+    assert {cell.dataset for cell in compare(4, found) if cell.runs} == {"yacht"}

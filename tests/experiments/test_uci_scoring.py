@@ -173,6 +173,27 @@ def test_moments_alone_give_what_needs_no_samples():
         torch.testing.assert_close(value, expected[name], rtol=1e-6, atol=1e-6)
 
 
+@pytest.mark.parametrize("whole", [True, False])
+def test_several_scores_cost_one_run(whole):
+    asked, _, _ = task()
+    networks = asked.posterior.executable.executable
+    asked = Asked.of_stack(Known(networks, bn.Gaussian()), asked.x, DRAWS, SPLITS, whole)
+    scores(asked, Noise.chosen(asked, BETWEEN, by_pll=whole))
+    assert (networks.runs, networks.moments_taken) == ((1, 0) if whole else (0, 1))
+    dataclasses.replace(asked, samples=2).matched(torch.ones(4))
+    assert networks.runs + networks.moments_taken == 2, "fewer samples are others"
+
+
+def test_single_precision_scores_in_double():
+    asked, outputs, targets = task(torch.float32)
+    assert asked.y.dtype == torch.float64
+    found = scores(asked, known_noise())
+    for i, (f, y) in enumerate(zip(outputs, targets, strict=True)):
+        assert torch.equal(asked.y[i, : len(y), 0], y), "the targets' own units, as they were given"
+        assert asked.y[i, len(y) :].isnan().all()
+        torch.testing.assert_close(found["rmse"][i], (y - f.mean(0)).square().mean().sqrt(), **EXACT)
+
+
 def test_no_uncertainty_but_noise():
     asked, outputs, targets = task()
     precision = torch.tensor([0.2, 0.2, 0.3, 0.3]).double()
@@ -216,9 +237,18 @@ def test_noise_is_the_best_of_a_fine_grid():
     assert abs(noise.crps[0] / noise.crps[1] - 1) > 0.05, "every split has its own"
 
 
-def test_noise_stays_in_its_range():
-    for between, end in (((1e-5, 1e-3), 1e-3), ((50.0, 900.0), 50.0)):
-        asked, _, _ = task()
-        noise = Noise.chosen(asked, between)
-        for name in ("crps", "pll", "constant_crps", "constant_pll"):
-            torch.testing.assert_close(getattr(noise, name), torch.full((2,), end).double(), rtol=1e-6, atol=0)
+@pytest.mark.parametrize(("between", "end"), [((1e-5, 1e-3), 1e-3), ((50.0, 900.0), 50.0)])
+def test_noise_stays_in_its_range(between, end):
+    asked, _, _ = task()
+    noise = Noise.chosen(asked, between)
+    for name in ("crps", "pll", "constant_crps", "constant_pll"):
+        torch.testing.assert_close(getattr(noise, name), torch.full((2,), end).double(), rtol=1e-6, atol=0)
+
+
+def test_folds_of_a_split_share_a_precision():
+    asked, _, _ = task()
+    assert asked.groups.tolist() == [0, 0, 1, 1]
+    assert asked.each_network(torch.tensor([1.0, 2.0])).tolist() == [1, 1, 2, 2]
+    assert asked.per_split(torch.tensor([3.0, 3.0, 4.0, 4.0])).tolist() == [3, 4]
+    precision = asked.calibrated(BETWEEN).likelihood.precision
+    assert precision[0] == precision[1] != precision[2] == precision[3]

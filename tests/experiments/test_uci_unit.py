@@ -15,11 +15,13 @@ from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
 from bayesnorm import metrics
+from bayesnorm.posterior import Empirical
+from bayesnorm.stacked import StackedExecutable
 from bayesnorm.training import train
 from benchmarks.package_profile import FUNCTIONS, MUST_RUN, Ran
 from experiments.networks import paper_dropout_mlp, paper_mlp
 from experiments.uci import cross_validation, presets, unit
-from experiments.uci.cross_validation import DRAWN, POINT, settings_for
+from experiments.uci.cross_validation import DRAWN, POINT, Trial, settings_for
 from experiments.uci.folds import Data
 from experiments.uci.posteriors import MULTIPLES
 from experiments.uci.results import METHODS_OF
@@ -307,6 +309,17 @@ def test_scores_are_those_of_plain_calls(found, alone):
     assert row["normalised_pll"] == pytest.approx(float(metrics.normalised_pll(own, y, constant)), abs=100 * CLOSE)
 
 
+def test_fewer_passes_are_the_first_samples(found, normalised):
+    for passes in (2, 5, 10):
+        row = of(found["bn"], "MCBN", passes)[1]
+        assert (row["split"], row["seed"]) == (1, 2)
+        kept, y = normalised.trained(("whole", 0), 2, row["weight_decay"])
+        f = kept[row["epochs"]][1].double()[:passes]
+        own = bn.predictive.RegressionPredictive(f, torch.tensor(row["precision"]).double().rsqrt())
+        for name, score in (("rmse", metrics.rmse), ("crps", metrics.crps), ("pll", metrics.pll)):
+            assert row[name] == pytest.approx(float(score(own, y.double())), rel=CLOSE)
+
+
 def test_an_ensemble_is_its_seeds_networks(found, normalised):
     for split, row in enumerate(of(found["bn"], "DeepEnsemble")):
         members = [normalised.trained(("whole", split), seed, row["weight_decay"]) for seed in TOY.seeds]
@@ -319,6 +332,49 @@ def test_an_ensemble_is_its_seeds_networks(found, normalised):
         assert row["effective_batch_size"] is None
 
 
+def test_networks_stop_at_the_epochs_that_were_chosen(data, normalised):
+    """Each at its own, as if the others had not gone on."""
+    trial = Trial(TOY, data, "bn", 16.0, "cpu")
+    epochs, decays = [20, 10, 40], [1e-1, 1e-3, 1e-3]
+    folds = [data.whole[0], data.whole[1], data.whole[1]]
+    stack, own, steps = cross_validation.retrain(trial, folds, [1, 1, 2], decays, epochs)
+    assert stack.tracked.tolist() == [4 * each for each in epochs]
+    assert steps == 4 * sum(epochs)
+    held = data.held_rows(folds, own)
+    f = StackedExecutable.of(stack, own).point(held).float()
+    for i, (split, seed) in enumerate([(0, 1), (1, 1), (1, 2)]):
+        kept, _ = normalised.trained(("whole", split), seed, decays[i])
+        torch.testing.assert_close(f[i], kept[epochs[i]][0], rtol=CLOSE, atol=10 * CLOSE)
+
+
 def test_networks_that_went_astray_are_not_chosen():
     scores = [(20, torch.tensor([math.nan, 1.0, 3.0, 2.0]))]  # two weight decays of two folds, the first of which fail
     assert cross_validation._best(scores, torch.full((4,), 20), decays=2, splits=1, folds=2) == [(1, 2.5)]
+
+
+FORCED = dataclasses.replace(TOY, splits=(1,), weight_decays=(1e-3,), epochs=20, evaluate_every=20, samples=17)
+"""One weight decay and one epoch to choose, so that networks are the same whatever the uncertainty about them."""
+
+
+@takes_long
+def test_doubled_deviations_are_a_quarter_of_the_batch_size(monkeypatch):
+    """What MCBN samples is said in `MCBN.distribution` alone: a unit follows it, in every score, as theory has it."""
+    monkeypatch.setitem(presets.PRESETS, "forced", FORCED)
+    plain = unit.run("forced", "toy", "bn", 16.0, "cpu")
+    monkeypatch.setattr(bn.MCBN, "distribution", lambda _, deviations: Empirical(2 * deviations))
+    doubled = unit.run("forced", "toy", "bn", 16.0, "cpu")
+    # Twice the deviations are M' = M / 4: the curves are the same, two powers of two apart.
+    for now, before in zip(doubled["curve"][2:], plain["curve"], strict=False):
+        assert now["effective_batch_size"] == 4 * before["effective_batch_size"]
+        for name in ("cv_crps", "crps_mean", "normalised_crps_mean", "normalised_crps_error"):
+            assert now[name] == pytest.approx(before[name], rel=CLOSE, abs=CLOSE)
+    quarter = plain["curve"][MULTIPLES.index(0.25)]
+    for name in ("crps", "normalised_crps"):
+        now, before = (np.mean([row[name] for row in of(result, "MCBN")]) for result in (doubled, plain))
+        assert now == pytest.approx(quarter[f"{name}_mean"], rel=CLOSE, abs=CLOSE)
+        assert abs(now / before - 1) > 100 * CLOSE, "and another score than at M"
+    for name in ("BN", "GaussianBN", "GaussianBN rank 16", "StochasticBN", "DeepEnsemble"):
+        for now, before in zip(of(doubled, name), of(plain, name), strict=True):
+            changed = {key for key in before if now[key] != before[key]}
+            # Networks are chosen by MCBN's error, which is told of all that share them.
+            assert changed == (set() if name in ("BN", "DeepEnsemble") else {"cv_rmse"}), name

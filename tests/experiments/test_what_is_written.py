@@ -106,3 +106,17 @@ def test_uci_luck_goes_on_where_it_was(experiments, require, tmp_path, monkeypat
     assert asked == [(1, 32.0), (1, 64.0), (1, 64.0), (1, 128.0), (2, 32.0), (2, 64.0), (2, 128.0)]
     assert "repeat 2: RMSE 34.000 ± 0.000" in ended.out
     assert len(written("l", picture=False)["rows"]) == 6
+
+
+def test_uci_luck_has_other_networks_on_the_same_rows(require, monkeypatch):
+    require("uci/yacht.npz")
+    shape = {"splits": (1, 2), "folds": 2, "seeds": (1, 2), "weight_decays": (1e-3,), "epochs": 2, "evaluate_every": 2}
+    preset = dataclasses.replace(uci_luck.PRESETS["paper"], **shape, samples=8)
+    monkeypatch.setattr(uci_luck, "PRESETS", {"paper": preset})
+    with torch.no_grad():
+        first, again, other = (uci_luck.scores_at("yacht", 32.0, repeat, "cpu") for repeat in (1, 1, 2))
+    assert first == again
+    assert len(first["cv_rmse"]) == 2
+    assert len(first["rmse"]) == 4
+    assert not set(first["rmse"]) & set(other["rmse"])
+    assert uci_luck.result([first])["crps"] == pytest.approx(sum(first["crps"]) / 4)

@@ -29,6 +29,13 @@ def careless(x: int) -> float:
     return random.random() + x
 
 
+def noisy(x: int) -> int:
+    print("to standard output", flush=True)
+    os.write(1, b"past Python\n")
+    assert sys.stdin.read() == ""
+    return x
+
+
 def threads(x: int) -> list[str]:
     return [os.environ["OMP_NUM_THREADS"], os.environ["MKL_NUM_THREADS"]]
 
@@ -57,10 +64,35 @@ def leaves(x: int) -> int:
     sys.exit(3)
 
 
+def forks(x: int) -> int:
+    """Children that do not end by themselves come back as their parent does; units are slow enough to meet them."""
+    child = os.fork()
+    if child == 0 and x == 1:
+        time.sleep(0.2)
+        raise RuntimeError("in the child")
+    if child == 0 and x == 2:
+        sys.exit()
+    if child and x == 2:
+        assert os.waitpid(child, 0)[1] == 0
+    time.sleep(0.3 if child else 0)
+    return x * x
+
+
+class Beyond(BaseException):
+    """What is no `Exception`."""
+
+
 def dies(x: int, deadly: list[int], kind: str) -> int:
     if x in deadly:
+        if kind == "beyond":
+            raise Beyond
         if kind == "exit":
             os._exit(7)
+        if kind == "orphan":  # a child keeps the pipes open after its parent's death
+            if os.fork() == 0:
+                time.sleep(10)
+                os._exit(0)
+            os.kill(os.getpid(), signal.SIGKILL)
         os.kill(os.getpid(), getattr(signal, kind))
         time.sleep(60)
     return x * x

@@ -9,6 +9,7 @@ import random
 import signal
 import subprocess
 import sys
+import threading
 import time
 from pathlib import Path
 
@@ -64,6 +65,20 @@ def test_a_second_run_does_only_what_is_missing(store, units):
     assert run_local([], store) == Tally(0, 0, 0)
 
 
+def test_what_another_run_finished_meanwhile_is_not_done_again(store, units):
+    todo = units("square", 3)
+    told = []
+
+    def meanwhile(done, total):
+        told.append(done)
+        if done == 1:
+            store.add_result(todo[1], {"square": "theirs"})
+
+    assert run_local(todo, store, workers=0, progress=meanwhile) == Tally(1, 2, 0)
+    assert told == [0, 1, 2, 3]
+    assert [row["square"] for row in store.rows("test")] == [0, "theirs", 4]
+
+
 @pytest.mark.parametrize("workers", [0, 2])
 def test_a_unit_that_raises_is_tried_again_by_the_next_run(store, units, tmp_path, workers):
     todo = [*units("fails_at_first", 2, folder=str(tmp_path)), *units("square", 3)]
@@ -80,10 +95,29 @@ def test_a_unit_that_raises_is_tried_again_by_the_next_run(store, units, tmp_pat
 
 
 @pytest.mark.parametrize(
+    ("function", "message"),
+    [
+        ("leaves", "SystemExit: 3"),
+        (
+            "tensor",
+            "fake_units:tensor returned a value that JSON cannot represent (Object of type object is not JSON",
+        ),
+        ("absent", "has no attribute 'absent'"),
+    ],
+)
+def test_other_ways_to_fail(store, units, function, message):
+    assert run_local(units(function, 1), store, workers=0) == Tally(0, 0, 1)
+    assert message in store.failures("test")[0].error
+
+
+@pytest.mark.parametrize(
     ("kind", "message"),
     [
         ("SIGKILL", "killed by SIGKILL before the unit was finished, often because of too little memory."),
+        ("SIGSEGV", "killed by SIGSEGV before the unit was finished."),
         ("exit", "ended with exit code 7 before the unit was finished."),
+        ("beyond", "ended with exit code 1 before the unit was finished."),
+        ("orphan", "killed by SIGKILL"),
     ],
 )
 def test_a_worker_that_dies_costs_its_unit_only(store, units, kind, message):
@@ -97,6 +131,15 @@ def test_a_worker_that_dies_costs_its_unit_only(store, units, kind, message):
     assert all(message in failure.error and failure.attempts == 1 for failure in failures)
 
 
+@takes_long
+@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
+@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
+@pytest.mark.parametrize("workers", [0, 1])
+def test_a_child_that_a_unit_forked_answers_for_nobody(store, units, workers):
+    assert run_local(units("forks", 4), store, workers=workers) == Tally(0, 4, 0)
+    assert [row["result"] for row in store.rows("test")] == [0, 1, 4, 9]
+
+
 def test_a_worker_that_loses_its_gpu_costs_its_unit_only(store, units):
     """CUDA does not come back in a process; units that the same process went on with would all fail."""
     deadly = [1, 4]
@@ -107,11 +150,44 @@ def test_a_worker_that_loses_its_gpu_costs_its_unit_only(store, units):
     assert all("illegal memory access" in failure.error for failure in failures)
 
 
+def test_a_worker_that_is_killed_from_outside(store, units, tmp_path):
+    todo = units("slow", 3, folder=str(tmp_path), seconds=0.3)
+
+    def kill():
+        while not (pid := tmp_path / "1.pid").exists():
+            time.sleep(0.01)
+        os.kill(int(pid.read_text()), signal.SIGKILL)
+
+    thread = threading.Thread(target=kill, daemon=True)
+    thread.start()
+    assert run_local(todo, store, workers=1) == Tally(0, 2, 1)
+    thread.join()
+    assert [row["result"] for row in store.rows("test")] == [0, 4]
+
+
+def test_printing_and_reading_do_not_disturb(store, units, capfd):
+    assert run_local(units("noisy", 2), store, workers=1) == Tally(0, 2, 0)
+    told = capfd.readouterr()
+    assert told.out == ""
+    assert told.err.count("to standard output\npast Python\n") == 2
+
+
 def test_threads(store, units):
     run_local(units("threads", 1), store, workers=1, threads=2)
     (row,) = store.rows("test")
     assert row["result"] == ["2", "2"]
     assert row["machine"]["threads"] == 2
+
+
+def test_what_was_finished_before_an_interruption_is_kept(store, units):
+    def stop(done, total):
+        if done == 1:
+            time.sleep(1)  # the other worker has answered by then
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        run_local(units("square", 8), store, workers=2, progress=stop)
+    assert len(store.rows("test")) == 2
 
 
 def test_nothing_is_left_when_progress_raises(store, units, tmp_path):
@@ -168,11 +244,35 @@ def test_a_run_that_is_stopped_leaves_its_results_and_no_process(tmp_path, how):
         assert store.failures("test") == []
 
 
+@pytest.mark.parametrize(
+    ("options", "message"),
+    [
+        ({"workers": -1}, "workers must be a whole number from 0, got -1"),
+        ({"workers": 1.5}, "workers must be .*, got 1.5"),
+        ({"threads": 0}, "threads must be .*a whole number from 1.*, got 0"),
+        ({"threads": None}, "threads must be .*, got None"),
+    ],
+)
+def test_bad_numbers(store, units, options, message):
+    with pytest.raises(BayesNormError, match=message):
+        run_local(units("square", 1), store, **options)
+
+
 def test_a_module_that_is_not_there_is_said_before_anything_runs(store):
     for module in ("no_such_module", "no_such.module"):
         with pytest.raises(BayesNormError, match=f"units: there is no module {module}"):
             run_local([Unit("test", f"{module}:run", {})], store)
         assert store.experiments() == []
+
+
+def test_a_store_that_can_only_be_read_is_said_before_anything_runs(store, units, tmp_path):
+    kept = units("square", 1)
+    run_local(kept, store, workers=0)
+    store._connection.execute("PRAGMA query_only = ON")  # root may write to any file
+    with pytest.raises(BayesNormError, match="readonly database"):
+        run_local(units("slow", 1, folder=str(tmp_path), seconds=0.0), store, workers=0)
+    assert not [*tmp_path.glob("*.pid")]
+    assert run_local(kept, store, workers=0) == Tally(1, 0, 0)
 
 
 def test_pace():

@@ -49,6 +49,26 @@ def test_a_set_with_a_missing_file_is_not_found(experiments, data_folder):
     assert told["svhn"] == str(data_folder / "svhn")
 
 
+def test_a_part_is_told_from_the_whole(experiments, data_folder):
+    def told():
+        rows = json.loads(experiments("data", "list", "--json").out)
+        return next((row["found"], row["part"]) for row in rows if row["name"] == "cifar10")
+
+    cache = data.cache_folder() / "cifar10"
+    cache.mkdir(parents=True)
+    (data_folder / "cifar10").mkdir()
+    for file in ("train.npz", "test.npz"):
+        assert told() == (None, None)
+        (cache / file).touch()
+    assert told() == (str(cache), None)
+    for file in FILES["cifar10"]:
+        (data_folder / file).touch()
+    assert told() == (str(data_folder / "cifar10"), "the first 2,000 test and 5,000 training images")
+    for file in ("train.npz", "test.npz"):
+        (data_folder / "cifar10" / file).touch()
+    assert told() == (str(data_folder / "cifar10"), None)
+
+
 def test_get_prints_files_and_says_what_is_missing(experiments, data_folder, tmp_path, monkeypatch):
     asked = []
 
@@ -117,6 +137,16 @@ def test_csv_of_a_uci_set(experiments, yacht, tmp_path):
     header, *rows = read(out)
     assert header == ["x1", "x2", "x3", "y"]
     assert np.array_equal(np.array(rows, float), np.column_stack([X, y]))
+
+
+def test_csv_overwrites_only_when_told(experiments, refuses, yacht, tmp_path):
+    out = tmp_path / "yacht.csv"
+    out.write_text("mine")
+    line = refuses("data", "csv", "yacht", "--out", out)
+    assert line == f"error: --out: {out} exists already. Use --force to overwrite it, or choose another name.\n"
+    assert out.read_text() == "mine"
+    assert experiments("data", "csv", "yacht", "--out", out, "--force").code == 0
+    assert len(read(out)) == 5
 
 
 @pytest.mark.parametrize(

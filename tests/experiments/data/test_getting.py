@@ -103,6 +103,14 @@ def test_a_broken_file_is_an_error_that_names_it_and_nothing_is_written(sets, tm
     assert not (tmp_path / "uci").exists()
 
 
+def test_a_page_in_place_of_a_file_without_checksum_is_passed_over(sets, tmp_path):
+    sets(File("a", b"<html>", None), File("b"))
+    assert get("yacht", tmp_path).written
+    sets(File("a", b"<html>", None))
+    (told,) = get("yacht", tmp_path, force=True).missing
+    assert "cannot be read (no table)" in told
+
+
 def test_a_set_of_images_has_to_be_whole(monkeypatch, tmp_path):
     monkeypatch.setenv("BAYESNORM_DATA", str(tmp_path))
     small = dataclasses.replace(whole_sets.WHOLE_SETS["mnist"], splits={"train": 5, "test": 3})

@@ -5,7 +5,10 @@ from __future__ import annotations
 import gzip
 import io
 import json
+import shutil
+import subprocess
 import tarfile
+import zipfile
 
 import numpy as np
 import pytest
@@ -86,6 +89,20 @@ def test_idx(tmp_path):
         formats.idx(idx(GREYS)[:-1])
 
 
+@pytest.mark.skipif(shutil.which("dpkg-deb") is None, reason="needs dpkg-deb")
+def test_idx_in_deb(tmp_path):
+    (tmp_path / "root" / "DEBIAN").mkdir(parents=True)
+    (tmp_path / "root" / "DEBIAN" / "control").write_text(
+        "Package: a\nVersion: 1\nArchitecture: all\nMaintainer: a <a@b>\nDescription: a\n"
+    )
+    (tmp_path / "root" / "usr" / "share").mkdir(parents=True)
+    for name, content in idx_names(".gz"):
+        (tmp_path / "root" / "usr" / "share" / name).write_bytes(gzip.compress(content))
+    deb = tmp_path / "a.deb"
+    subprocess.run(["dpkg-deb", "--build", tmp_path / "root", deb], check=True, capture_output=True)
+    same(formats.idx_in_deb([deb]), GREYS)
+
+
 def test_svhn(tmp_path):
     from scipy.io import savemat
 
@@ -119,3 +136,19 @@ def test_tables_of_text(text, options):
         X, y = formats.text_table(content, **options)
         assert X.tolist() == [[1, 2.5], [-4, 5]]
         assert y.tolist() == [3, 6]
+
+
+def test_tables_of_workbooks():
+    cells = "<row><c t='s'><v>0</v></c><c t='s'><v>1</v></c></row>" + "".join(
+        f"<row><c><v>{a}</v></c><c><v>{b}</v></c></row>" for a, b in ((161.85, 79.98611), (4, 5))
+    )
+    space = "http://schemas.openxmlformats.org/spreadsheetml/2006/main"
+    stream = io.BytesIO()
+    with zipfile.ZipFile(stream, "w") as workbook:
+        workbook.writestr(
+            "xl/worksheets/sheet2.xml", f"<worksheet xmlns='{space}'><sheetData>{cells}</sheetData></worksheet>"
+        )
+    X, y = formats.workbook_table(stream.getvalue(), 2)
+    assert (X.tolist(), y.tolist()) == ([[161.85], [4]], [79.98611, 5])
+    X, y = formats.workbook_table(stream.getvalue(), 2, (1, 2))
+    assert (X.tolist(), y.tolist()) == ([[161.9], [4]], [79.99, 5])

@@ -15,6 +15,7 @@ from experiments.data import (
     load_camvid,
     load_cifar10,
     load_notmnist,
+    load_svhn,
     to_network_input,
 )
 
@@ -96,6 +97,15 @@ def test_missing_pillow_names_the_extra_and_only_sheets_need_it(small_cifar10, d
     assert load_notmnist()[0].shape == (3, 28, 28)
 
 
+def test_pillows_guard_is_respected_and_never_changed(small_cifar10, monkeypatch):
+    from PIL import Image
+
+    monkeypatch.setattr(Image, "MAX_IMAGE_PIXELS", 1000)
+    with pytest.raises(BayesNormError, match=r"MAX_IMAGE_PIXELS is 1000. Set it to at least 307200"):
+        load_cifar10("test")
+    assert Image.MAX_IMAGE_PIXELS == 1000
+
+
 @pytest.mark.parametrize(("split", "count"), [("test", 2000), ("train", 5000)])
 def test_real_cifar10(split, count, require):
     require("cifar10/labels.npz", "cifar10/test_first2000.webp", "cifar10/train_first5000.webp")
@@ -113,6 +123,34 @@ def test_real_cifar10(split, count, require):
     )
     # First pixel of the first image, as in the original batch files.
     assert images[0, 0, 0].tolist() == {"test": [158, 112, 49], "train": [59, 62, 63]}[split]
+
+
+def test_cifar10_channels_are_red_green_blue(require):
+    """The published per-channel means of CIFAR-10's training set are .4914, .4822, .4465."""
+    require("cifar10/labels.npz", "cifar10/train_first5000.webp")
+    images, _ = load_cifar10("train")
+    per_image = images.mean(axis=(1, 2)) / 255
+    standard_error = per_image.std(axis=0) / len(images) ** 0.5
+    assert (np.abs(per_image.mean(axis=0) - [0.4914, 0.4822, 0.4465]) < 4 * standard_error).all()
+
+
+def test_real_svhn(require):
+    require("svhn/labels.npz", "svhn/test_0.webp")
+    images, labels = load_svhn()
+    assert images.shape == (13016, 32, 32, 3)
+    assert images.dtype == np.uint8
+    assert labels[:5].tolist() == [5, 2, 1, 0, 6]
+    assert np.bincount(labels).argmax() == 1  # the commonest digit of house numbers
+
+
+def test_real_notmnist(require):
+    require("notmnist/notmnist_small.npz")
+    images, labels = load_notmnist()
+    assert images.shape == (18724, 28, 28)
+    assert images.dtype == np.uint8
+    assert labels.dtype == np.int64
+    assert set(np.bincount(labels)) == {1872, 1873}  # balanced over ten letters
+    assert load_notmnist(rows=[18723])[1].tolist() == [labels[18723]]
 
 
 @pytest.mark.parametrize(
@@ -144,6 +182,11 @@ def test_network_input_is_normalised_per_channel():
     std = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
     expected = (torch.from_numpy(images).permute(0, 3, 1, 2) / 255 - mean) / std
     torch.testing.assert_close(x, expected)
+
+
+def test_grey_images_fill_three_channels():
+    grey = np.random.default_rng(2).integers(0, 256, (2, 28, 28), dtype=np.uint8)
+    torch.testing.assert_close(to_network_input(grey), to_network_input(np.stack([grey] * 3, axis=-1)))
 
 
 def test_bad_images_are_refused_by_name():

@@ -78,6 +78,14 @@ def _zip_of_words(path):
         archive.writestr("y.npy", "no array")
 
 
+def test_integers_become_float64(data_folder):
+    (data_folder / "uci").mkdir()
+    np.savez(data_folder / "uci" / "wine.npz", X=np.ones((4, 2), dtype=np.float32), y=np.arange(4))
+    X, y = load_uci("wine")
+    assert X.dtype == y.dtype == np.float64
+    assert y.tolist() == [0.0, 1.0, 2.0, 3.0]
+
+
 @pytest.mark.parametrize(
     "damage",
     [
@@ -95,4 +103,11 @@ def test_damaged_or_foreign_file_is_a_clear_error(damage, data_folder):
     (data_folder / "uci").mkdir()
     damage(data_folder / "uci" / "yacht.npz")
     with pytest.raises(FileFormatError, match=r"yacht\.npz"):
+        load_uci("yacht")
+
+
+def test_a_file_of_words_is_a_clear_error(data_folder):
+    (data_folder / "uci").mkdir(exist_ok=True)
+    np.savez(data_folder / "uci" / "yacht.npz", X=np.array([["a", "b"]]), y=np.array([1.0]))
+    with pytest.raises(FileFormatError, match=r"yacht\.npz must contain real numbers X \(N, d\) and y \(N,\)"):
         load_uci("yacht")

@@ -14,6 +14,7 @@ from experiments.data import (
     load_cifar100,
     load_fashion_mnist,
     load_mnist,
+    load_svhn,
     to_tensor,
 )
 
@@ -43,6 +44,14 @@ def put(folder, name, split, count=None):
     return x, y
 
 
+def put_part(folder, of="cifar10", name="test_first2000"):
+    pillow = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install pillow")
+    (folder / of).mkdir(parents=True, exist_ok=True)
+    sheet = np.random.default_rng(3).integers(0, 256, (32, 3200, 3), dtype=np.uint8)
+    pillow.fromarray(sheet).save(folder / of / f"{name}.webp", lossless=True)
+    np.savez(folder / of / "labels.npz", **{name: np.arange(20) % 10})
+
+
 @pytest.mark.parametrize("name", LOADERS)
 @pytest.mark.parametrize("split", ["train", "test"])
 def test_whole_sets_come_back_as_they_were(name, split, small, data_folder):
@@ -63,6 +72,39 @@ def test_absent_sets_and_unknown_splits(name, data_folder):
         LOADERS[name]("train")
     with pytest.raises(BayesNormError, match=r"split must be .*got 'val'"):
         LOADERS[name]("val")
+
+
+def test_the_first_folder_decides_unless_all_images_are_wanted(small, tmp_path, monkeypatch):
+    monkeypatch.setenv("BAYESNORM_DATA", str(tmp_path / "part"))
+    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
+    put_part(tmp_path / "part")
+    assert len(load_cifar10("test")[0]) == 20
+    with pytest.raises(DataNotFoundError) as caught:
+        load_cifar10("test", whole=True)
+    assert f"{tmp_path / 'part' / 'cifar10'} has only the first 2,000 of 30" in str(caught.value)
+    assert "`python -m experiments data get cifar10` to download all" in str(caught.value)
+    with pytest.raises(
+        BayesNormError, match=r"rows must be a number of images from 1 to 20, got 25\. .* has only the first"
+    ):
+        load_cifar10("test", 25)
+    x, _ = put(tmp_path / "cache" / "bayesnorm", "cifar10", "test")
+    assert len(load_cifar10("test")[0]) == 20
+    np.testing.assert_array_equal(load_cifar10("test", whole=True)[0], x)
+    put(tmp_path / "part", "cifar10", "test")
+    assert len(load_cifar10("test")[0]) == 30
+
+
+def test_svhn_may_be_a_part_too(small, data_folder):
+    with pytest.raises(DataNotFoundError, match=r"'svhn/test\.npz' or 'svhn/test_0\.webp' was not found"):
+        load_svhn()
+    put_part(data_folder, "svhn", "test_0")
+    assert len(load_svhn()[0]) == 20
+    with pytest.raises(DataNotFoundError, match=r"svhn/train\.npz"):
+        load_svhn(split="train")
+    x, y = put(data_folder, "svhn", "test")
+    images, labels = load_svhn([4, 2])
+    np.testing.assert_array_equal(images, x[[4, 2]])
+    assert labels.tolist() == y[[4, 2]].tolist()
 
 
 @pytest.mark.parametrize(

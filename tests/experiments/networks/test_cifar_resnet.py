@@ -19,6 +19,15 @@ def test_parameter_count_and_weight_layers():
         assert sum(isinstance(m, nn.BatchNorm2d) for m in model.modules()) == depth - 1
 
 
+def test_parameter_names():
+    names = {"conv1.weight", "bn1.weight", "bn1.bias", "linear.weight", "linear.bias"}
+    for stage in (1, 2, 3):
+        for block in range(3):
+            for part in ("conv1.weight", "bn1.weight", "bn1.bias", "conv2.weight", "bn2.weight", "bn2.bias"):
+                names.add(f"layer{stage}.{block}.{part}")
+    assert {name for name, _ in CifarResNet(20).named_parameters()} == names
+
+
 def test_sizes_through_the_network():
     model = CifarResNet(20, classes=7).eval()
     shapes = {}
@@ -47,6 +56,12 @@ def test_seed_decides_alone_and_the_global_generator_is_not_touched():
     assert torch.equal(before, torch.get_rng_state())
     assert all(torch.equal(first[name], again[name]) for name in first)
     assert not torch.equal(first["conv1.weight"], other["conv1.weight"])
+
+
+def test_he_initialisation():
+    weight = CifarResNet(20).layer3[1].conv1.weight.detach().double()  # 64 x 64 x 3 x 3
+    exact_std = (2 / (64 * 9)) ** 0.5
+    assert abs(weight.std() - exact_std) < 4 * exact_std / (2 * weight.numel()) ** 0.5
 
 
 def test_unknown_depth():

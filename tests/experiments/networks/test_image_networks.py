@@ -48,6 +48,13 @@ def test_parameter_counts():
         assert parameters(network()) == published + difference
 
 
+@pytest.mark.parametrize("depth", [18, 34, 50])
+def test_depth_counts_layers_with_weights(depth):
+    network = ResNet(depth, width=2)
+    layers = [name for name, module in network.named_modules() if isinstance(module, nn.Conv2d | nn.Linear)]
+    assert len([name for name in layers if "shortcut" not in name]) == depth
+
+
 @pytest.mark.parametrize("kind", SMALL)
 def test_every_network_takes_images_and_its_options(kind):
     x = torch.randn(3, 3, 32, 32, generator=torch.Generator().manual_seed(0))
@@ -71,6 +78,13 @@ def test_seed_decides_alone_and_the_global_generator_is_not_touched():
         assert any(not torch.equal(first[name], other[name]) for name in first)
 
 
+@pytest.mark.parametrize("kind", EVERY)
+def test_signals_keep_their_size_at_the_start(kind):
+    """As He's initialisation is meant to: logits of untrained networks are neither lost nor overflow."""
+    x = torch.randn(64, 3, 32, 32, generator=torch.Generator().manual_seed(0))
+    assert 0.1 < EVERY[kind]()(x).std() < 10
+
+
 def test_a_preactivated_block_keeps_its_shortcut_free():
     block = ResidualBlock(8, 8, 1, preactivation=True).eval()
     for convolution in (block.conv1, block.conv2):
@@ -88,6 +102,12 @@ def test_a_shortcut_that_changes_the_shape_starts_behind_the_first_activation():
     kept = x[:, :, ::2, ::2] / (1 + block.bn1.eps) ** 0.5
     expected[:, 4:12] = torch.where(kept > 0, kept, 0.5 * kept)
     torch.testing.assert_close(block(x), expected)
+
+
+def test_a_bottlenecks_projection_has_the_outputs_channels():
+    block = ResidualBlock(8, 4, 2, bottleneck=True, projection=True)
+    assert [tuple(module.weight.shape) for module in block.shortcut] == [(16, 8, 1, 1), (16,)]
+    assert block(torch.randn(2, 8, 8, 8)).shape == (2, 16, 4, 4)
 
 
 def test_bad_arguments():

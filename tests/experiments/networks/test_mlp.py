@@ -26,6 +26,13 @@ def test_layers_are_the_papers():
         assert torch.equal(layer.bias, torch.zeros(50))
 
 
+def test_widths_and_eps_can_be_chosen():
+    model = paper_mlp(3, out_features=2, hidden=(8, 6, 4), eps=1e-5)
+    assert [m.num_features for m in model if isinstance(m, nn.BatchNorm1d)] == [8, 6, 4]
+    assert {m.eps for m in model if isinstance(m, nn.BatchNorm1d)} == {1e-5}
+    assert model(torch.ones(5, 3)).shape == (5, 2)
+
+
 def test_weights_are_a_normal_cut_at_two_standard_deviations():
     weight = paper_mlp(400, hidden=(500,))[0].weight.detach().double()
     assert weight.abs().max() <= 0.2 + 1e-6

@@ -7,8 +7,10 @@ import pytest
 from bayesnorm.errors import BayesNormError
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
-from bayesnorm.plots import RetentionPlot
+from bayesnorm.plots import RetentionPlot, UncertaintyErrorPlot
 from experiments.plots import draw_grid
+
+ERRORS = UncertaintyErrorPlot.from_arrays([0.1, -0.4, 0.9, -1.2], [0.2, 0.4, 0.8, 1.0], 0.7)
 
 CURVES = {name: RetentionPlot.from_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9]) for name in "abcde"}
 
