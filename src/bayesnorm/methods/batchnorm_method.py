@@ -19,10 +19,10 @@ from ..network import (
     Progress,
     TrainData,
     UnitMoments,
+    check_layers,
     collect_moments,
     collect_statistics,
     mini_batches,
-    require_layers,
 )
 from ..posterior import BatchNormPosterior, Center, Fluctuations, TrainingBatches, coordinates
 from .checks import fitting_likelihood
@@ -90,24 +90,22 @@ class BatchNormMethod(ABC):
             require_likelihood(likelihood)
         require_function("progress", progress)
         batches = mini_batches(train_data, self.batch_size, self.states, require_seed(seed))
+        example = check_layers(model, batches, self.layers)
+        executable = Executable(model, output)
+        likelihood = fitting_likelihood(executable, example, likelihood)
         collect = collect_statistics if self.from_batches else collect_moments
-        found: dict[str, Any] = {}
-
-        def look(rows: Tensor) -> None:
-            executable = Executable(model, output)
-            found.update(executable=executable, likelihood=fitting_likelihood(executable, rows, likelihood))
-
-        collected: Collected = collect(model, batches, self.layers, progress, look)
+        collected: Collected = collect(model, batches, self.layers, progress)
         return BatchNormPosterior(
+            executable=executable,
+            likelihood=likelihood,
             output_directions=OutputDirections(collected.statistics.example),
             training_batches=_training_batches(collected),
-            **found,
             **self.learned(collected),
         )
 
     def require_fitting(self, model: nn.Module, train_data: TrainData, seed: int = 0) -> None:
         """Raise an error if no statistics can be collected from this network or data. It runs two examples."""
-        require_layers(model, mini_batches(train_data, self.batch_size, self.states, require_seed(seed)), self.layers)
+        check_layers(model, mini_batches(train_data, self.batch_size, self.states, require_seed(seed)), self.layers)
 
     @property
     def from_batches(self) -> bool:

@@ -26,9 +26,9 @@ from .collecting.statistics import (
     BatchStatistics as BatchStatistics,
     Progress as Progress,
     UnitMoments as UnitMoments,
+    check_layers as check_layers,
     collect_moments as collect_moments,
     collect_statistics as collect_statistics,
-    require_layers as require_layers,
 )
 from .copying import (
     device_of as device_of,

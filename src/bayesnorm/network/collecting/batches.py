@@ -93,6 +93,11 @@ class MiniBatches:
         whole = order[: self.rows // self.batch_size * self.batch_size].reshape(-1, self.batch_size)
         return self.source.batches(whole.tolist(), self.seed)
 
+    def example(self) -> Tensor:
+        """Return two inputs of the first batch, to check the network with."""
+        rows = batch_choices(self.rows, self.batch_size, 1, self.seed)[:, :2]
+        return next(self.source.batches(rows.tolist(), self.seed))
+
     def __iter__(self) -> Iterator[Tensor]:
         rows = batch_choices(self.rows, self.batch_size, self.count, self.seed)
         for batch in self.source.batches(rows.tolist(), self.seed):
@@ -213,7 +218,7 @@ class _IndexedRows:
         if self.loader is not None:
             options = {
                 "collate_fn": self.loader.collate_fn,
-                "num_workers": self.loader.num_workers,
+                "num_workers": min(self.loader.num_workers, len(rows)),
                 "worker_init_fn": self.loader.worker_init_fn,
                 "multiprocessing_context": self.loader.multiprocessing_context,
                 "timeout": self.loader.timeout,

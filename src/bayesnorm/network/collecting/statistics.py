@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -20,9 +20,6 @@ from .normalising import NormalisingByBatch
 
 Progress = Callable[[int, int], None]
 """A function of (done, total)."""
-
-Look = Callable[[Tensor], None]
-"""A function that is called with the first examples before a batch is run."""
 
 # Number of training examples that `fit` keeps to check the network's outputs; they are in memory, never in files.
 EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21
@@ -88,98 +85,40 @@ class UnitMoments:
 
 
 def collect_statistics(
-    model: nn.Module,
-    batches: MiniBatches,
-    layers: LayerChoice = None,
-    progress: Progress | None = None,
-    look: Look | None = None,
+    model: nn.Module, batches: MiniBatches, layers: LayerChoice = None, progress: Progress | None = None
 ) -> BatchStatistics:
     """Return statistics of mini-batches, with the chosen layers normalising by the batch, as in training.
 
     Everything else is in evaluation mode: dropout is off, and other batch-norm layers use their running statistics. A
     private copy is run; the user's model is not modified.
     """
-    visit = _run_batches(model, batches, layers, progress, look)
-    mean, var = (torch.stack(part) for part in zip(*visit.found, strict=True))
-    return visit.statistics(mean, var, batches)
+    return _run_batches(model, batches, layers, progress)[0]
 
 
 def collect_moments(
-    model: nn.Module,
-    batches: MiniBatches,
-    layers: LayerChoice = None,
-    progress: Progress | None = None,
-    look: Look | None = None,
+    model: nn.Module, batches: MiniBatches, layers: LayerChoice = None, progress: Progress | None = None
 ) -> UnitMoments:
     """Run the network once over the data in batches, as in training, and return the moments of every channel's input h.
 
     In a convolution, an example's pixels are not independent. A batch's mean and variance average over the examples'
     own averages of h and of (h - mean)^2, so the spread of these averages matters.
     """
-    visit = _run_batches(model, batches, layers, progress, look, whole_data=True)
-    rows = batches.batch_size * len(visit.found)
-    sums, about = torch.stack(visit.found), visit.running_mean
-    found = moments_from_sums(sums.sum(0), rows, about)
-    each = sums[: batches.count, :2] / batches.batch_size
-    own_mean, own_var = each[:, 0] + about.double(), each[:, 1] - each[:, 0].square()
-    own = visit.statistics(own_mean.to(about.dtype), own_var.clamp_min(0).to(about.dtype), batches)
+    statistics, sums = _run_batches(model, batches, layers, progress, whole_data=True)
+    moments = moments_from_sums(sums.sum(0), batches.batch_size * len(sums), statistics.running_mean)
     mean, var, mean_std, square_std = (
-        part.to(visit.running_mean.dtype)
-        for part in (found.mean[None], found.var[None], found.mean_var.sqrt(), found.square_var.sqrt())
+        part.to(statistics.running_mean.dtype)
+        for part in (moments.mean[None], moments.var[None], moments.mean_var.sqrt(), moments.square_var.sqrt())
     )
-    return UnitMoments(visit.statistics(mean, var, batches), mean_std, square_std, own)
-
-
-@dataclass(frozen=True)
-class _Visit:
-    """Results of running training batches, and the layers that they belong to.
-
-    Args:
-        layers: The chosen layers, in running order.
-        running_mean: Their own running means, (C,).
-        running_var: Their own running variances, (C,).
-        example: A few of the inputs.
-        found: For every batch, means and biased variances, (2, C), or sums over examples, (5, C).
-        small: Means and biased variances of smaller batches, (2, batches, C), by size.
-        halved: Indices of the batches whose halves are the small batches of half the size.
-    """
-
-    layers: tuple[BatchNormLayer, ...]
-    running_mean: Tensor
-    running_var: Tensor
-    example: Tensor
-    found: list[Tensor]
-    small: dict[int, Tensor]
-    halved: tuple[int, ...]
-
-    def statistics(self, mean: Tensor, var: Tensor, batches: MiniBatches) -> BatchStatistics:
-        """Return the statistics; refuse statistics that are not finite."""
-        statistics = BatchStatistics(
-            layers=self.layers,
-            mean=mean,
-            var=var,
-            running_mean=self.running_mean,
-            running_var=self.running_var,
-            batch_size=batches.batch_size,
-            rows=batches.rows,
-            example=self.example,
-            small=self.small,
-            halved=self.halved,
-        )
-        _require_finite(statistics)
-        return statistics
+    population = replace(statistics, mean=mean, var=var)
+    _require_finite(population)
+    return UnitMoments(population, mean_std, square_std, statistics)
 
 
 @torch.inference_mode(False)
 @torch.no_grad()
 def _run_batches(
-    model: nn.Module,
-    batches: MiniBatches,
-    layers: LayerChoice,
-    progress: Progress | None,
-    look: Look | None,
-    whole_data: bool = False,
-) -> _Visit:
+    model: nn.Module, batches: MiniBatches, layers: LayerChoice, progress: Progress | None, whole_data: bool = False
+) -> tuple[BatchStatistics, Tensor]:
     """Run a private copy of the network over batches, with its chosen layers normalising by the batch.
 
     Args:
@@ -187,82 +126,116 @@ def _run_batches(
         batches: The training examples, and how they form batches.
         layers: The batch-norm layers that normalise by the batch; see `LayerChoice`.
         progress: A function that is called after every batch.
-        look: A function that is called with the first two examples, before any batch is run.
         whole_data: Whether to run every example once and sum over examples, instead of random batches.
+
+    Returns:
+        The statistics, and the results of every batch: means and biased variances, (batches, 2, C), or sums over
+        examples, (batches, 5, C).
     """
     original = unwrap(model)
-    require_batchnorm(original)
+    modules = require_batchnorm(original)
     device, dtype = device_of(original), dtype_of(original)
     require_finite_weights(original)
     network = private_copy(original)
     normalising: NormalisingByBatch | None = None
-    found: list[Tensor] = []
-    small: dict[int, list[Tensor]] = {}
-    halved: list[int] = []
+    results: list[Tensor] = []
     examples: list[Tensor] = []
     written = writable_tensors(network), running_statistics(network)
     weights = TensorKeeper(network).forbid_weight_changes(again=lambda: network(examples[0][:2].clone()))
     with isolated_randomness(batches.seed, device), restore_tensors(*written) as put_back, weights:
         walk, total = (batches.epoch(), batches.rows // batches.batch_size) if whole_data else (batches, len(batches))
+        small = _SmallBatches(total)
         for done, batch in enumerate(walk, start=1):
             x = as_input(batch, "train_data", device, dtype)
             missing = min(EXAMPLE_ROWS, max(4, EXAMPLE_ELEMENTS // x[0].numel())) - sum(map(len, examples))
             if missing > 0:
                 examples.append(x[:missing])
             if normalising is None:
-                chosen = _chosen(network, x[:2], layers)
-                if look is not None:
-                    look(x[:2])
-                normalising = NormalisingByBatch(network, chosen, whole_data)
+                normalising = NormalisingByBatch(network, _running_layers(network, x[:2], layers), whole_data)
                 normalising.choose_layout(x[:2])
                 put_back()
-            found.append(normalising.run(x))
-            again = max(SMALL_LEAST, total // SMALL_SHARE, SMALL_ROWS // len(x) if x.dim() == 2 else 0)
-            if total >= SMALL_OF and done <= again:
-                size = SMALL_SIZES[(done - 1) % len(SMALL_SIZES)] or len(x) // 2
-                if size < len(x):
-                    groups = len(x) // size
-                    with isolated_torch_randomness(done, device):  # so that other batches get the same random numbers
-                        try:
-                            small.setdefault(size, []).append(normalising.run_groups(x[: groups * size], groups))
-                            if groups == 2 and size == len(x) // 2:  # three examples have no halves
-                                halved.append(done - 1)
-                        except (
-                            InputError
-                        ):  # a network may refuse so few examples; if it refuses every batch, that is an error
-                            normalising.run(x)
+            results.append(normalising.run(x))
+            small.run(normalising, x, done)
             if progress is not None:
                 progress(done, total)
     assert normalising is not None
-    own = find_batchnorm(original)
-    drawn = {name: own[name] for name in normalising.modules}
-    kept = statistics_dtype(dtype)
-    running_mean, running_var = zip(*((layer.running_mean, layer.running_var) for layer in drawn.values()), strict=True)
-    return _Visit(
-        layers=tuple(BatchNormLayer(name, layer.num_features, layer.eps) for name, layer in drawn.items()),
-        running_mean=torch.cat(running_mean).to(kept),
-        running_var=torch.cat(running_var).to(kept),
-        example=torch.cat(examples),
-        found=found,
-        small={size: torch.cat(parts, dim=1) for size, parts in small.items() if parts},
-        halved=tuple(halved),
+    sampled = {name: modules[name] for name in normalising.modules}
+    running_mean, running_var = (
+        torch.cat([getattr(layer, kind) for layer in sampled.values()]).to(statistics_dtype(dtype))
+        for kind in ("running_mean", "running_var")
     )
+    values = torch.stack(results)
+    if whole_data:
+        averages = values[: batches.count, :2] / batches.batch_size
+        mean = (averages[:, 0] + running_mean.double()).to(running_mean.dtype)
+        var = (averages[:, 1] - averages[:, 0].square()).clamp_min(0).to(running_mean.dtype)
+    else:
+        mean, var = values.unbind(1)
+    statistics = BatchStatistics(
+        layers=tuple(BatchNormLayer(name, layer.num_features, layer.eps) for name, layer in sampled.items()),
+        mean=mean,
+        var=var,
+        running_mean=running_mean,
+        running_var=running_var,
+        batch_size=batches.batch_size,
+        rows=batches.rows,
+        example=torch.cat(examples),
+        small={size: torch.cat(parts, dim=1) for size, parts in small.moments.items()},
+        halved=tuple(small.halved),
+    )
+    _require_finite(statistics)
+    return statistics, values
+
+
+class _SmallBatches:
+    """Runs some batches again as several smaller ones.
+
+    Args:
+        total: Number of all batches.
+    """
+
+    def __init__(self, total: int) -> None:
+        self.total = total
+        self.moments: dict[int, list[Tensor]] = {}  # means and biased variances, each (2, groups, C), by size
+        self.halved: list[int] = []  # indices of the batches whose halves are the batches of half the size
+
+    def run(self, normalising: NormalisingByBatch, x: Tensor, done: int) -> None:
+        """Run a batch, the `done`-th of all, as smaller ones if it is among the first that are run again."""
+        again = max(SMALL_LEAST, self.total // SMALL_SHARE, SMALL_ROWS // len(x) if x.dim() == 2 else 0)
+        size = SMALL_SIZES[(done - 1) % len(SMALL_SIZES)] or len(x) // 2
+        if self.total < SMALL_OF or done > again or size >= len(x):
+            return
+        groups = len(x) // size
+        with isolated_torch_randomness(done, x.device):  # so that other batches get the same random numbers
+            try:
+                moments = normalising.run_groups(x[: groups * size], groups)
+            except InputError:  # a network may refuse so few examples; if it refuses every batch, that is an error
+                normalising.run(x)
+                return
+        self.moments.setdefault(size, []).append(moments)
+        if groups == 2 and size == len(x) // 2:  # three examples have no halves
+            self.halved.append(done - 1)
 
 
 @torch.inference_mode(False)
 @torch.no_grad()
-def require_layers(model: nn.Module, batches: MiniBatches, layers: LayerChoice) -> None:
-    """Refuse a network if layers cannot be chosen in this way, or have no statistics; runs two examples."""
+def check_layers(model: nn.Module, batches: MiniBatches, layers: LayerChoice) -> Tensor:
+    """Refuse a network or data if no statistics can be collected, and return the two examples that were run."""
     original = unwrap(model)
     require_batchnorm(original)
-    with isolated_randomness(batches.seed, device_of(original)):
-        rows = as_input(next(iter(batches)), "train_data", device_of(original), dtype_of(original))[:2]
-        network = private_copy(original)
-        with restore_tensors(writable_tensors(network), running_statistics(network)):
-            _chosen(network, rows, layers)
+    device, dtype = device_of(original), dtype_of(original)
+    require_finite_weights(original)
+    network = private_copy(original)
+    with (
+        isolated_randomness(batches.seed, device),
+        restore_tensors(writable_tensors(network), running_statistics(network)),
+    ):
+        example = as_input(batches.example(), "train_data", device, dtype)[:2]
+        _running_layers(network, example, layers)
+    return example
 
 
-def _chosen(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple[str, ...]:
+def _running_layers(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple[str, ...]:
     """Return the layers to sample; a forward pass over two examples shows which run, and in which order."""
     modules = find_batchnorm(network)
     calls: list[str] = []
