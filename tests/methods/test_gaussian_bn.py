@@ -113,9 +113,9 @@ def test_one_pass_over_the_data(calls):
     seen = []
     bn.GaussianBN(batch_size=8).fit(model, rows(60, 3), progress=lambda done, total: seen.append((done, total)))
     assert seen == [(k, 7) for k in range(1, 8)]
-    # One look at two rows for the order of layers, seven batches (four rows are left over), and two rows for the
-    # default likelihood.
-    assert calls.count == 9
+    # Two rows for the check before, two for the default likelihood, two for the order of layers, and seven batches
+    # (four rows are left over).
+    assert calls.count == 10
 
 
 def deviations_of(size, states, model, x):
