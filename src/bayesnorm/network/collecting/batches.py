@@ -7,7 +7,7 @@ fewer examples than all batches together.
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, Protocol
 
 import numpy as np
@@ -93,10 +93,9 @@ class MiniBatches:
         whole = order[: self.rows // self.batch_size * self.batch_size].reshape(-1, self.batch_size)
         return self.source.batches(whole.tolist(), self.seed)
 
-    def example(self) -> Tensor:
-        """Return two inputs of the first batch, to check the network with."""
-        rows = batch_choices(self.rows, self.batch_size, 1, self.seed)[:, :2]
-        return next(self.source.batches(rows.tolist(), self.seed))
+    def first(self) -> Tensor:
+        """Return the first batch alone, to check the network with."""
+        return next(iter(replace(self, count=1)))
 
     def __iter__(self) -> Iterator[Tensor]:
         rows = batch_choices(self.rows, self.batch_size, self.count, self.seed)

@@ -230,7 +230,7 @@ def check_layers(model: nn.Module, batches: MiniBatches, layers: LayerChoice) ->
         isolated_randomness(batches.seed, device),
         restore_tensors(writable_tensors(network), running_statistics(network)),
     ):
-        example = as_input(batches.example(), "train_data", device, dtype)[:2]
+        example = as_input(batches.first(), "train_data", device, dtype)[:2]
         _running_layers(network, example, layers)
     return example
 
