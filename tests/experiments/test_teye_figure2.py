@@ -99,13 +99,13 @@ def made_up(auroc, near=0.1, far=0.01, tenths=None, nll=1.0):
 
 
 def test_verdicts():
-    for scores, expected in (
+    for measured, expected in (
         (made_up(0.9), ["holds", "holds", "holds"]),
         (made_up(0.6, near=0.015, tenths=[0.1, 0.2, 0.1, 0.4, 0.5, 0.6, 0.7, 0.8, 0.9, 1.0]), ["partly"] * 3),
         (made_up(0.4, near=0.001, tenths=[1.0] * 10), ["does not"] * 3),
     ):
         claim_of = (verdicts._reasonable, verdicts._at_boundaries, verdicts._grows)
-        assert [claim(scores).verdict for claim in claim_of] == expected
+        assert [claim(measured).verdict for claim in claim_of] == expected
 
 
 def test_comparisons():
