@@ -1,6 +1,6 @@
 """Engines: how a posterior is propagated through the network."""
 
-from .base import Drawable as Drawable, Engine as Engine, Passes as Passes, TakesMoments as TakesMoments
+from .base import Drawable as Drawable, Engine as Engine, Passes as Passes
 from .delta import Delta as Delta
 from .directions import OutputDirections as OutputDirections, rounded_for_files as rounded_for_files
 from .finite import require_finite as require_finite

@@ -32,14 +32,6 @@ class Passes:
     sources: Tensor | None = None
 
 
-@runtime_checkable
-class TakesMoments(Protocol):
-    """A network that can compute the moments of its outputs without keeping the outputs of all samples in memory."""
-
-    def moments(self, states: State, x: Any) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of the outputs over states."""
-
-
 class Drawable(Protocol):
     """A distribution over part of a network's state, as engines use it."""
 
@@ -105,15 +97,10 @@ def require_one_shape(first: Sequence[int], found: Sequence[int]) -> None:
 
 
 def in_coordinates(posterior: Any, engine: str) -> CoordinatePosterior:
-    """Return the posterior if it is over batch-norm statistics of one network; otherwise raise an error."""
+    """Return the posterior if it is over batch-norm statistics; otherwise raise an error."""
     if not isinstance(posterior, CoordinatePosterior):
         raise BayesNormError(
             f"{engine} needs a posterior over batch-norm statistics, got {type(posterior).__name__}. Use "
             "engine=MonteCarlo(), which supports every posterior."
-        )
-    if posterior.location.dim() > 1:
-        raise BayesNormError(
-            f"{engine} needs a posterior over one network, but this {type(posterior).__name__} is over a stack of "
-            f"{len(posterior.location)}. Use engine=MonteCarlo(), or fit a method on stack.network(i)."
         )
     return posterior

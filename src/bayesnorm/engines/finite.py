@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import NotFiniteError
-from ..network import Executable, numbered
+from ..network import numbered
 from ..predictive import MultiTaskPredictive, Predictive
 from ..predictive.base import at_least_single, largest_number
 from .base import Drawable
@@ -60,11 +60,6 @@ def _finite_rows(values: Tensor) -> Tensor:
 def _explained(posterior: Any, x: Any, rows: list[int], count: int, dtype: torch.dtype) -> str:
     """Return the message about examples whose predictions are not finite."""
     executable, size = posterior.executable, getattr(posterior, "batch_size", None)
-    if not isinstance(executable, Executable):  # a stack of networks
-        return (
-            f"x gives outputs of {numbered('network', rows)} that are not finite, or too large for {dtype}. Pass "
-            "inputs like those in training, or use a larger effective batch size."
-        )
     where = "all rows" if len(rows) == count else numbered("row", rows)
     some = executable.input(x)[rows]
     if size is not None and _moderate(at_least_single(executable.point(some))):

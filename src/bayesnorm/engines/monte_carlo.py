@@ -8,10 +8,9 @@ from typing import Any
 from torch import Tensor
 
 from ..arguments import hold_plain_numbers, require_seed, require_whole
-from ..network import Executable
 from ..predictive import Predictive
 from ..predictive.base import at_least_single
-from .base import Drawable, Engine, TakesMoments, require_one_shape
+from .base import Drawable, Engine, require_one_shape
 from .finite import finite_summary, require_finite
 from .summing import Take, run_passes, summary_of
 
@@ -52,8 +51,6 @@ class MonteCarlo(Engine):
     def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
         """Return a summary. Samples are added one block at a time, so memory does not grow with their number."""
         passes = posterior.passes(self.samples, require_seed(seed))
-        if not all(isinstance(one.executable, Executable) for one in passes):  # stacked networks
-            return super().summary(posterior, x, seed)
         x = posterior.executable.input(x)
 
         def each(take: Take) -> None:
@@ -84,14 +81,7 @@ class MonteCarlo(Engine):
         return outputs
 
     def moments(self, posterior: Drawable, x: Any, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of the outputs over samples, (batch, *out) each.
-
-        If the network supports it, the outputs of all samples are never in memory together.
-        """
-        parts = posterior.passes(self.samples, require_seed(seed))
-        first = parts[0]
-        if len(parts) == 1 and first.states is not None and isinstance(first.executable, TakesMoments):
-            return first.executable.moments(first.states, x)
+        """Return mean and variance of the outputs over samples, (batch, *out) each."""
         outputs = at_least_single(self.outputs(posterior, x, seed))
         mean = outputs.mean(0)
         return mean, (outputs - mean).square().mean(0)

@@ -97,20 +97,10 @@ class Likelihood(ABC):
         return {"kind": type(self).__name__, **{field.name: getattr(self, field.name) for field in shown}}
 
 
-def require_likelihood(given: Any, networks: bool = True) -> None:
-    """Raise an error if the argument is not a likelihood, or if it has one noise per network but there is one network.
-
-    Args:
-        given: The argument to check.
-        networks: Whether the likelihood may be for a stack of several networks.
-    """
-    if not isinstance(given, Likelihood):
-        raise BayesNormError(f"likelihood must be an object such as Gaussian() or Categorical(), got {given!r}.")
-    if not networks and getattr(given, "axis", -1) == 0 and given.noise.dim():
-        raise BayesNormError(
-            f"likelihood: {type(given).__name__} has axis=0, which means one noise level per network of a stack, but "
-            "there is one network. Use axis=-1, or axis=1 for the channels of maps."
-        )
+def require_likelihood(likelihood: Any) -> None:
+    """Raise an error if the argument is not a likelihood."""
+    if not isinstance(likelihood, Likelihood):
+        raise BayesNormError(f"likelihood must be an object such as Gaussian() or Categorical(), got {likelihood!r}.")
 
 
 def likelihood_from(config: dict[str, Any]) -> Likelihood:

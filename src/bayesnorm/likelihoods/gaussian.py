@@ -24,7 +24,7 @@ class Gaussian(FixedScale):
             Default: 1, as a plain squared-error loss assumes. For valid intervals, fit it with `calibrate` on
             validation data, or learn it together with the network (`LearnedNoise`).
         axis: The axis of outputs (batch, *out) that several precisions belong to: -1 for the last, 1 for the channels
-            of maps (batch, D, h, w), 0 for the networks of a stack (networks, rows, targets). Default: -1.
+            of maps (batch, D, h, w). Default: -1.
         missing: Whether NaN marks a missing target. Missing targets do not count. Default: False.
     """
 

@@ -43,12 +43,9 @@ class RealTargets(Likelihood, ABC):
     axis: int = field(default=-1, kw_only=True)
     missing: bool = field(default=False, kw_only=True)
 
-    has_network_noise: ClassVar[bool] = False
-    """Whether the noise may differ between the networks of a stack, along axis 0."""
-
     def __post_init__(self) -> None:
         hold_plain_numbers(self)
-        require_axis(self.axis, networks=self.has_network_noise)
+        require_axis(self.axis)
         require_flag("missing", self.missing)
 
     @property
@@ -107,8 +104,6 @@ class RealTargets(Likelihood, ABC):
 @dataclass(frozen=True)
 class FixedScale(RealTargets, ABC):
     """The base class of likelihoods with constant noise: one scale, or one per output."""
-
-    has_network_noise: ClassVar[bool] = True
 
     _name: ClassVar[str]
     """Name of the field with the noise."""

@@ -55,10 +55,9 @@ def require_moderate(
         )
 
 
-def require_axis(axis: Any, *, networks: bool = False) -> None:
-    """Raise an error unless `axis` is an output axis of (batch, *out); `networks` also allows 0, a stack's networks."""
-    number = as_whole(axis)
-    if number is None or (number == 0 and not networks):  # without a stack, axis 0 is the batch
+def require_axis(axis: Any) -> None:
+    """Raise an error unless `axis` is an output axis of (batch, *out)."""
+    if not as_whole(axis):  # axis 0 is the batch
         raise BayesNormError(f"axis must be -1 (the last) or 1 (channels of maps), got {axis!r}.")
 
 
@@ -91,8 +90,7 @@ def on_outputs(name: str, numbers: float | tuple[float, ...] | Tensor, f: Tensor
     if not tensor.dim():
         return tensor
     position = axis + 1 if axis >= 0 else f.dim() + axis
-    least = 2 if axis else 1  # the first axis is the batch, or the networks of a stack if axis=0
-    if not least <= position < f.dim() or f.shape[position] != len(tensor):
+    if not 2 <= position < f.dim() or f.shape[position] != len(tensor):
         where = "the last axis" if axis == -1 else f"axis {axis}"
         raise InputError(
             f"{name} has {len(tensor)} numbers, but the outputs have shape {tuple(f.shape[1:])}. Pass one number, or "
@@ -142,7 +140,7 @@ def per_output(error: Tensor, axis: int, noise: Tensor) -> Tensor:
 
     NaN is ignored. Maps and sequences get one noise level for all channels, unless there is one for each already.
     """
-    several = (error.dim() == 2 or noise.dim() > 0) and error.shape[axis] > 1 and (axis != 0 or noise.dim() > 0)
+    several = (error.dim() == 2 or noise.dim() > 0) and error.shape[axis] > 1
     others = [other for other in range(error.dim()) if other != axis % error.dim()]
     mean = (error.nanmean(others) if several else error.nanmean()).double()
     if bool(mean.isnan().any()):

@@ -116,7 +116,7 @@ class BatchNormMethod(ABC):
         """Return the arguments of `BatchNormPosterior` that describe the layers and their statistics.
 
         Args:
-            collected: The collected statistics, (S, C) or, for the networks of a stack, (S, E, C).
+            collected: The collected statistics, (S, C); there may be further axes before that of channels.
         """
         statistics = collected.statistics
         batch_mean, fluctuations = self.summarised(collected)

@@ -36,7 +36,7 @@ def fitting_likelihood(executable: Executable, rows: Tensor, given: Likelihood |
                 "Categorical() for classes, or Gaussian() for several real targets."
             )
         given = Gaussian()
-    require_likelihood(given, networks=False)
+    require_likelihood(given)
     given.predictive(f[None])  # raises an error if the outputs do not fit
     return given
 

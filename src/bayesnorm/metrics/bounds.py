@@ -113,7 +113,6 @@ def normalised_crps(
     *,
     form: str = "gaussian",
     memory: int = MEMORY,
-    each: int = 0,
 ) -> Tensor:
     """Return 100 (CRPS - CRPS_constant) / (CRPS_optimal - CRPS_constant), every CRPS a mean over the test set.
 
@@ -126,12 +125,11 @@ def normalised_crps(
         constant_variance: The result of `constant_variance` on validation data; (networks, 1, 1) for one per network.
         form: "gaussian" or "mixture", as in `crps`.
         memory: Bytes that the mixture form may use, as in `crps`.
-        each: Number of leading axes to keep, as in `crps`.
     """
     target, seen = observed_targets(predictive, y)
-    constant = crps(constant_uncertainty(predictive, constant_variance), y, each=each)
-    optimum = mean_over_points(optimal_crps(target - predictive.mean), seen, each)
-    return _percent(crps(predictive, y, form=form, memory=memory, each=each), constant, optimum)
+    constant = crps(constant_uncertainty(predictive, constant_variance), y)
+    optimum = mean_over_points(optimal_crps(target - predictive.mean), seen)
+    return _percent(crps(predictive, y, form=form, memory=memory), constant, optimum)
 
 
 def normalised_pll(
@@ -142,7 +140,6 @@ def normalised_pll(
     form: str = "mixture",
     floor: float = VARIANCE_FLOOR,
     memory: int = MEMORY,
-    each: int = 0,
 ) -> Tensor:
     """Return 100 (PLL - PLL_constant) / (PLL_optimal - PLL_constant), every PLL a mean over the test set.
 
@@ -151,9 +148,9 @@ def normalised_pll(
     use the same `floor`.
     """
     target, seen = observed_targets(predictive, y)
-    constant = pll(constant_uncertainty(predictive, constant_variance), y, form="gaussian", floor=floor, each=each)
-    optimum = mean_over_points(optimal_pll(target - predictive.mean, floor=floor), seen, each)
-    return _percent(pll(predictive, y, form=form, floor=floor, memory=memory, each=each), constant, optimum)
+    constant = pll(constant_uncertainty(predictive, constant_variance), y, form="gaussian", floor=floor)
+    optimum = mean_over_points(optimal_pll(target - predictive.mean, floor=floor), seen)
+    return _percent(pll(predictive, y, form=form, floor=floor, memory=memory), constant, optimum)
 
 
 def _percent(score: Tensor, constant: Tensor, optimal: Tensor) -> Tensor:

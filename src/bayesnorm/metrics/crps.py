@@ -17,7 +17,7 @@ from .points import MEMORY, map_points, mean_over_points
 
 
 def crps(
-    predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY, each: int = 0
+    predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY
 ) -> Tensor:
     """Return the mean over points of CRPS(F, y) = integral of (F(u) - 1[u >= y])^2 du, F the predictive distribution.
 
@@ -29,11 +29,9 @@ def crps(
         form: "gaussian" (the MCBN paper's form) uses the normal distribution with the mixture's mean and variance;
             "mixture" uses the mixture itself, which costs n (n + 1) / 2 times more for n samples.
         memory: Bytes that the mixture form may use in addition to its arguments.
-        each: Number of leading axes to keep. 0 returns one number for all points; 1 returns one number per network of
-            a stack, whose predictions are (networks, rows, outputs).
     """
     _, seen = observed_targets(predictive, y)
-    return mean_over_points(crps_points(predictive, y, form=form, memory=memory), seen, each)
+    return mean_over_points(crps_points(predictive, y, form=form, memory=memory), seen)
 
 
 def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY) -> Tensor:

@@ -24,7 +24,6 @@ def pll(
     form: str = "mixture",
     floor: float = VARIANCE_FLOOR,
     memory: int = MEMORY,
-    each: int = 0,
 ) -> Tensor:
     """Return the predictive log likelihood, the mean over points of log p(y | x).
 
@@ -38,11 +37,9 @@ def pll(
         floor: Smallest variance, in squared target units, of the matched Gaussian or of every sample. Smaller noise
             scales are raised to sqrt(floor).
         memory: Bytes that the mixture form may use in addition to its arguments.
-        each: Number of leading axes to keep. 0 returns one number for all points; 1 returns one number per network of
-            a stack, whose predictions are (networks, rows, outputs).
     """
     _, seen = observed_targets(predictive, y)
-    return mean_over_points(pll_points(predictive, y, form=form, floor=floor, memory=memory), seen, each)
+    return mean_over_points(pll_points(predictive, y, form=form, floor=floor, memory=memory), seen)
 
 
 def gaussian_pll(predictive: RegressionPredictive, y: Any, *, floor: float = VARIANCE_FLOOR) -> Tensor:

@@ -47,26 +47,19 @@ def map_points(
     return torch.cat(scores).view(y.shape)
 
 
-def mean_over_points(points: Tensor, seen: Tensor | None, each: int = 0) -> Tensor:
+def mean_over_points(points: Tensor, seen: Tensor | None) -> Tensor:
     """Return the mean of scores over the points whose target is not missing.
 
     Args:
-        points: One score for each target, (batch, *out), or (networks, rows, *out) for stacked networks.
+        points: One score for each target, (batch, *out).
         seen: Which targets are not missing; None for all.
-        each: Number of leading axes to keep: 0 returns one number, 1 one number per stacked network.
     """
-    if seen is None and not each:
-        return points.mean()
-    if not 0 <= each < points.dim():
-        raise InputError(f"each must be 0 or 1 for scores of shape {tuple(points.shape)}, got {each}.")
-    flat = points.flatten(each)
     if seen is None:
-        return flat.mean(-1)
-    there = seen.flatten(each)
-    count = there.sum(-1)
-    if not bool((count > 0).all()):
+        return points.mean()
+    count = seen.sum()
+    if not bool(count > 0):
         raise InputError("y has no target to score: all are missing.")
-    return torch.where(there, flat, 0).sum(-1) / count
+    return torch.where(seen, points, 0).sum() / count
 
 
 def points_per_block(loc: Tensor, memory: int) -> int:

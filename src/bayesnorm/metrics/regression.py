@@ -19,23 +19,21 @@ from .points import MEMORY, map_points, mean_over_points
 LEVELS = tuple(percent / 100 for percent in range(1, 100))
 
 
-def rmse(predictive: RegressionPredictive, y: Any, *, each: int = 0) -> Tensor:
+def rmse(predictive: RegressionPredictive, y: Any) -> Tensor:
     """Return the root mean squared error of the predictive mean, in the target's units; lower is better.
 
     Args:
         predictive: Predictions.
         y: One target per prediction, in the target's units.
-        each: Number of leading axes to keep. 0 returns one number for all points; 1 returns one number per network of
-            a stack, whose predictions are (networks, rows, outputs).
     """
     target, seen = observed_targets(predictive, y)
-    return mean_over_points((target - predictive.mean).square(), seen, each).sqrt()
+    return mean_over_points((target - predictive.mean).square(), seen).sqrt()
 
 
-def mae(predictive: RegressionPredictive, y: Any, *, each: int = 0) -> Tensor:
+def mae(predictive: RegressionPredictive, y: Any) -> Tensor:
     """Return the mean absolute error of the predictive mean, in the target's units; arguments as in `rmse`."""
     target, seen = observed_targets(predictive, y)
-    return mean_over_points((target - predictive.mean).abs(), seen, each)
+    return mean_over_points((target - predictive.mean).abs(), seen)
 
 
 def pit(predictive: RegressionPredictive, y: Any, *, memory: int = MEMORY) -> Tensor:
@@ -53,19 +51,18 @@ def pit(predictive: RegressionPredictive, y: Any, *, memory: int = MEMORY) -> Te
     return map_points(score, predictive, target, memory)
 
 
-def coverage(predictive: RegressionPredictive, y: Any, level: float = 0.9, *, each: int = 0) -> Tensor:
+def coverage(predictive: RegressionPredictive, y: Any, level: float = 0.9) -> Tensor:
     """Return the share of targets inside the central interval of probability `level`; closer to `level` is better.
 
     Args:
         predictive: Predictions.
         y: One target per prediction, in the target's units.
         level: Probability of the interval, such as 0.9.
-        each: Number of leading axes to keep, as in `rmse`.
     """
     require_level(level)
     _, seen = observed_targets(predictive, y)
     inside = ((pit(predictive, y) - 0.5).abs() <= level / 2).to(predictive.mean.dtype)
-    return mean_over_points(inside, seen, each)
+    return mean_over_points(inside, seen)
 
 
 def width(predictive: RegressionPredictive, level: float = 0.9) -> Tensor:

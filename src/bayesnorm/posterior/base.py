@@ -67,7 +67,7 @@ class Posterior(ABC):
             _KINDS[cls.kind] = cls
 
     def __post_init__(self) -> None:
-        require_likelihood(self.likelihood, networks=not isinstance(self.executable, Executable))
+        require_likelihood(self.likelihood)
 
     @property
     def model(self) -> nn.Module:

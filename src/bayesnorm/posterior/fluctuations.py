@@ -1,6 +1,6 @@
 """Distributions of a batch's deviation from the mean statistics, in the coordinates of `BatchNormPosterior`.
 
-For a stack of E networks, every tensor has an axis of networks before the last one: deviations (S, E, P).
+Tensors may have further axes before that of coordinates, such as deviations (S, E, P) of E networks.
 """
 
 from __future__ import annotations

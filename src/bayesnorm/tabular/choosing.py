@@ -30,13 +30,13 @@ from ..methods import ensemble
 from ..network import isolated_torch_randomness
 from ..posterior import Posterior, effective_batch_size, resized
 from ..selection import select_batch_size
-from ..stacked import Stack, in_threads, one_thread
 from .encodings import Encoded
 from .held_out import Folds, HeldOut, others
 from .members import CalibratedMembers, Members
 from .networks import posterior_for
 from .search_plan import SearchPlan, Setting
 from .search_results import NetworkSetting, Selection
+from .stacked import Stack, in_threads, one_thread
 from .targets import NumberTargets
 from .trainer import Trainer
 
@@ -325,7 +325,7 @@ def _training(found: NetworkSetting) -> Setting:
 def _joined(first: Stack, second: Stack) -> Stack:
     """Return one stack with the networks of both stacks."""
     networks = [stack.network(k) for stack in (first, second) for k in range(len(stack))]
-    return Stack.of(networks)
+    return Stack.from_networks(networks)
 
 
 def _noise_of(likelihood: Likelihood) -> dict[str, Any]:

@@ -18,13 +18,13 @@ import pandas as pd
 from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
 from ..predictive import ClassificationPredictive
-from ..stacked import one_thread
 from ..words import DAY
 from .column_types import Numbers
 from .date_column import DateColumn
 from .encoded_columns import NumericColumn
 from .preprocessing import Preprocessing, TableColumn
 from .shapley import Exchanges, shapley_values
+from .stacked import one_thread
 from .training_columns import CategoryCounts, NumberCounts, TrainingColumns
 
 # Pairs of sampled column orders; with up to nine columns, all subsets cost no more.

@@ -10,11 +10,12 @@ import torch
 from torch import Tensor
 
 from ..likelihoods import Likelihood
-from ..methods import MCDropout
-from ..posterior import DeterministicPosterior, effective_batch_size, resized
-from ..stacked import Stack, StackedExecutable, by_own_rows, fit_stacked
-from .networks import LATE_LAYERS, batchnorm_method
+from ..network import State
+from ..posterior import BatchNormPosterior, mask_seeds
+from .networks import BATCH_STATISTICS, LATE_LAYERS, batchnorm_method
 from .search_plan import Setting
+from .stacked import Stack, StackedExecutable, StackedRows, stacked_statistics
+from .targets import Affine
 from .trainer import FACTORS, Trainer
 
 Folds = tuple[Tensor, ...]
@@ -55,8 +56,8 @@ class HeldOut:
 
     def points(self) -> Tensor:
         """Return the outputs of the networks without sampling, (rows, outputs)."""
-        executable, x = self._executable(), self._inputs()
-        return by_own_rows(DeterministicPosterior(executable, self.likelihood)).executable.point(x)  # type: ignore[arg-type]
+        inputs = self._rows(self.asked)
+        return inputs.unpadded(self._executable.point(inputs)[None])[0]
 
     def outputs(self, size: float | None = None) -> Tensor:
         """Return sampled outputs, (samples, rows, outputs); one "sample" if the method does not sample.
@@ -64,16 +65,10 @@ class HeldOut:
         Args:
             size: The effective batch size; None for the training batch size.
         """
-        posterior = by_own_rows(self._posterior())
-        if isinstance(posterior, DeterministicPosterior):
-            return posterior.executable.point(self._inputs())[None]
-        if size is not None and effective_batch_size(posterior) is not None:
-            posterior = resized(posterior, size)
-        states = posterior.sample(self.samples, self.trainer.seed)
-        if self.stack.norms:
-            drawn = self.stack.norms[-LATE_LAYERS].name
-            states = {name: state for name, state in states.items() if name.startswith(f"{drawn}.")}
-        return posterior.executable.run(states, self._inputs())
+        if self.trainer.method == "ensemble":
+            return self.points()[None]
+        inputs = self._rows(self.asked)
+        return inputs.unpadded(self._executable.run(self._states(size), inputs))
 
     def score(self) -> tuple[float, Tensor]:
         """Return the RMSE or NLL of the networks without sampling, and each target's mean score at the best noise.
@@ -94,24 +89,28 @@ class HeldOut:
         return values.index_select(axis, self.rows.argsort())
 
     @property
-    def _units(self) -> list[Any]:
+    def _units(self) -> list[Affine]:
         return [self.trainer.targets.scales_of(rows) for rows in self.learned]
 
-    def _inputs(self) -> Any:
-        return self.trainer.rows(self.setting.encoding, list(self.asked), self._units)
+    def _rows(self, lists: Sequence[Tensor]) -> StackedRows:
+        return self.trainer.rows(self.setting.encoding, lists, self._units)
 
+    @property
     def _executable(self) -> StackedExecutable:
-        moved = [self.trainer.targets.outputs_in(unit) for unit in self._units]
-        shift, scale = (torch.stack(part) for part in zip(*moved, strict=True))
-        return StackedExecutable(self.stack, scale, shift)
+        """The networks, with outputs in standard units."""
+        shift, scale = zip(*(self.trainer.targets.outputs_in(unit) for unit in self._units), strict=True)
+        return StackedExecutable(self.stack, torch.stack(scale), torch.stack(shift))
 
-    def _posterior(self) -> Any:
-        """Return the posterior of the method for these networks."""
-        method, executable = self.trainer.method, self._executable()
-        if method == "ensemble":
-            return DeterministicPosterior(executable, self.likelihood)  # type: ignore[arg-type]
-        rows = self.trainer.rows(self.setting.encoding, list(self.learned), self._units)
-        if method == "dropout":
-            return fit_stacked(MCDropout(), self.stack, rows, self.likelihood, executable=executable)
-        way = batchnorm_method(method, self.setting.batch_size, self.samples)
-        return fit_stacked(way, self.stack, rows, self.likelihood, executable=executable, seed=self.trainer.seed)
+    def _states(self, size: float | None) -> State:
+        """Sample the last layers' batch statistics, or dropout masks, for all networks."""
+        method, seed = self.trainer.method, self.trainer.seed
+        if method not in BATCH_STATISTICS:
+            rates = {name: float(rate[0]) for name, rate in self.stack.rates.items()}
+            return {f"{name}.seed": seeds for name, seeds in mask_seeds(rates, self.samples, seed).items()}
+        fitted = batchnorm_method(method, self.setting.batch_size, self.samples)
+        seeds = [seed] * len(self.stack)
+        collected = stacked_statistics(self.stack, self._rows(self.learned), fitted.batch_size, fitted.states, seeds)
+        posterior: Any = BatchNormPosterior(self._executable, self.likelihood, **fitted.learned(collected))  # type: ignore[arg-type]
+        states = (posterior if size is None else posterior.at_batch_size(size)).sample(self.samples, seed)
+        late = self.stack.norms[-LATE_LAYERS].name
+        return {name: state for name, state in states.items() if name.startswith(f"{late}.")}

@@ -14,8 +14,8 @@ from ..errors import BayesNormError
 from ..likelihoods import Likelihood
 from ..methods import MCBN, BatchNormMethod, GaussianBN, MCDropout, StochasticBN
 from ..posterior import Posterior, deterministic
-from ..stacked import Skip
 from .encodings import PiecewiseLinear, Waves
+from .stacked import Skip
 
 BATCH_STATISTICS = ("mcbn", "gaussian", "stochastic")
 """The methods that sample batch statistics."""

@@ -23,9 +23,8 @@ from ..likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likeli
 from ..likelihoods.heteroscedastic import Heteroscedastic
 from ..metrics import crps_points, nll, rmse
 from ..predictive import ClassificationPredictive, RegressionPredictive
-from ..stacked import RowLoss, half_squared_error
 from ..training import Rescaled
-from .training_losses import ClassNLL, HalfSquaredError, NormalCrps
+from .stacked import ClassNLL, HalfSquaredError, NormalCrps, RowLoss
 
 # Smallest temperature; if all held-out rows are classified correctly, temperature 0 would always be best.
 LEAST_TEMPERATURE = 0.3
@@ -167,9 +166,7 @@ class NumberTargets(Targets):
 
     @property
     def loss(self) -> RowLoss:
-        if self.heteroscedastic:
-            return NormalCrps(self.weights is not None)
-        return half_squared_error if self.weights is None else HalfSquaredError(weighted=True)
+        return (NormalCrps if self.heteroscedastic else HalfSquaredError)(weighted=self.weights is not None)
 
     def tempered(self, f: Tensor, factor: float) -> Tensor:
         if not self.heteroscedastic:

@@ -12,10 +12,10 @@ import torch
 from torch import Tensor, nn
 
 from ..network import Progress
-from ..stacked import Evaluate, Scales, Stack, StackedRows, stacked_outputs, train_stacked
 from ..training import progress_bar
 from .networks import encoder_for, network_for
 from .search_plan import SearchPlan, Setting
+from .stacked import Evaluate, Scales, Stack, StackedRows, stacked_outputs, train_stacked
 from .targets import Affine, Targets
 
 # Fraction of the steps for the warm-up of the learning rate, and the final learning rate relative to the largest.
@@ -109,7 +109,7 @@ class Trainer:
         ]
         units = [self.targets.scales_of(numbers) for numbers in rows] * each
         search = epochs is None and plan.search and held_out is not None
-        stack = Stack.of(networks).to(self.device)
+        stack = Stack.from_networks(networks).to(self.device)
         history = train_stacked(
             stack,
             self.rows(settings[0].encoding, list(rows) * each, units),
@@ -123,7 +123,7 @@ class Trainer:
             evaluate=self._score(settings[0].encoding, list(held_out or ()) * each, units, count) if search else None,
             evaluate_every=plan.evaluate_every,
             groups=[number for number in range(each) for _ in range(count)],
-            seed=[self.seed + first + k for k in range(count)] * each,
+            seeds=[self.seed + first + k for k in range(count)] * each,
             progress=progress,
         )
         return stack.to("cpu"), history.epochs
@@ -153,7 +153,7 @@ class Trainer:
         std = torch.stack([torch.cat([s, s.new_ones(plain)]) for _, s in units])
         shape = len(lists), x.shape[1]
         scales = Scales(x.new_zeros(shape), x.new_ones(shape), mean.float(), std.float())
-        return StackedRows.of(x, table, list(lists), standardise=scales)
+        return StackedRows.from_lists(x, table, lists, scales)
 
     @contextlib.contextmanager
     def bar(self, label: str, parts: int = 1) -> Iterator[list[Progress | None]]:

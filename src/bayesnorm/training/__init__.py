@@ -1,6 +1,7 @@
 """One training loop for every network and method, distillation, and networks in raw units."""
 
 from .augmenting import CropAndFlip as CropAndFlip
+from .batching import shuffled_batches as shuffled_batches
 from .distilling import Teacher as Teacher, distill as distill
 from .loop import train as train
 from .optimising import relative_adam as relative_adam

@@ -1,7 +1,7 @@
 """Compute moments of the inputs of batch-norm layers; all batch means and variances are computed here.
 
-A layer's input h is (examples, channels, *pixels). Several inputs, such as those of stacked networks or of many
-batches, have further axes in front, `leading` of them; moments are then (*leading, channels). Half precision is raised
+A layer's input h is (examples, channels, *pixels). Several inputs, such as those of many batches,
+have further axes in front, `leading` of them; moments are then (*leading, channels). Half precision is raised
 to single.
 
 In a convolution an example's pixels are not independent of each other. A batch's mean and variance average over the

@@ -12,7 +12,7 @@ from .stack import Stack
 
 
 @dataclass
-class Kept:
+class SelectedNetworks:
     """The networks that one score selected.
 
     Args:
@@ -40,7 +40,7 @@ class StackedHistory:
 
     stopped: Tensor
     losses: Tensor
-    kept: dict[str, Kept] = field(default_factory=dict)
+    kept: dict[str, SelectedNetworks] = field(default_factory=dict)
     seconds: float = 0.0
     network_steps: int = 0
 
@@ -61,7 +61,7 @@ class Judge:
 
     def __init__(self, stack: Stack, groups: Tensor, patience: int | None) -> None:
         self.groups, self.patience = groups, patience
-        self.kept = Kept(stack.take(torch.arange(len(stack))), torch.zeros(len(stack), dtype=torch.long))
+        self.kept = SelectedNetworks(stack.take(torch.arange(len(stack))), torch.zeros(len(stack), dtype=torch.long))
         count = int(groups.max()) + 1
         # A network that stops before its group counts with its latest score.
         self.latest = torch.full((len(stack),), math.nan, dtype=torch.float64)

@@ -8,8 +8,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import BayesNormWarning
-from ..network import capture_graph
+from ...errors import BayesNormWarning
+from ...network import capture_graph
 from .training_block import Block
 
 # Steps before recording, in which libraries choose their kernels and allocate memory.

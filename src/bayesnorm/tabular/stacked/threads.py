@@ -47,13 +47,13 @@ def in_threads(
     try:
         for place in range(len(tasks)):
             pool.submit(answer, place)
-        found: dict[int, Result] = {}
-        while len(found) < len(tasks):
+        results: dict[int, Result] = {}
+        while len(results) < len(tasks):
             place, result = answers.get()
             if isinstance(result, BaseException):
                 raise result
-            found[place] = result
-        return [found[place] for place in range(len(tasks))]
+            results[place] = result
+        return [results[place] for place in range(len(tasks))]
     except BaseException:
         if abandon is not None:
             abandon()

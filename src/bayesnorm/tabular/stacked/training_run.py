@@ -9,15 +9,13 @@ from collections.abc import Callable, Mapping
 import torch
 from torch import Tensor
 
-from ..errors import BayesNormError
-from ..network import Progress, isolated_torch_randomness
-from .bundle import Bundle
-from .cores import in_threads
-from .fused.fused_block import FusedBlock, trains
+from ...errors import BayesNormError
+from ...network import Progress, isolated_torch_randomness
 from .graphed_block import GraphedBlock
 from .history import Judge, StackedHistory
 from .rows import StackedRows
-from .stack import Stack
+from .stack import Bundle, Stack
+from .threads import in_threads
 from .training_block import Block, Settings, blocks_of
 
 # Most working memory of the networks that a CPU trains together: about the size of its caches.
@@ -33,6 +31,9 @@ FEWEST_TOGETHER, SMALL_BYTES = 32, 2**19
 # Fraction of a GPU's networks that must continue for its blocks to stay: recording their steps again takes time.
 WORTH_PACKING = 0.75
 
+ChooseBlock = Callable[[Stack, Settings], type[Block]]
+"""`choose(stack, settings)`: the kind of block that trains these networks."""
+
 Evaluate = Callable[[Stack, Tensor], Tensor | Mapping[str, Tensor]]
 """`evaluate(stack, members)`: scores of the networks `members`, (A,), of `stack`: (A,), or several by name."""
 
@@ -47,12 +48,12 @@ class StackedRun:
         settings: Settings,
         groups: Tensor,
         patience: int | None,
-        capture: bool,
+        choose_block: ChooseBlock,
         limits: Tensor,
         progress: Progress | None,
     ) -> None:
         self.stack, self.rows, self.settings = stack, rows, settings
-        self.groups, self.patience, self.capture = groups, patience, capture
+        self.groups, self.patience, self.choose_block = groups, patience, choose_block
         self.limits, self.progress = limits, progress  # limits: the last epoch of each network, (E,)
         self.steps = (rows.lengths // settings.batch_size).tolist()  # per epoch, for each network
         self.epoch = 0  # the last one that active networks were trained
@@ -72,9 +73,9 @@ class StackedRun:
             self._pack()
         losses = torch.full((len(self.stack), ahead), math.nan, dtype=torch.float64)
         self.epoch = epoch
-        found = in_threads(lambda block: block.train(ahead), self.blocks, self.stack.device, self._abandon)
+        trained = in_threads(lambda block: block.train(ahead), self.blocks, self.stack.device, self._abandon)
         active = self._is_active()
-        for block, values in zip(self.blocks, found, strict=True):
+        for block, values in zip(self.blocks, trained, strict=True):
             # A block may still train networks that have stopped; these must not change.
             inside = active[block.members].nonzero().flatten()
             members, now = block.members[inside], block.stack
@@ -93,27 +94,15 @@ class StackedRun:
             last[self.groups[asked[self.limits[asked] == epoch]]] = True
             asked = asked[last[self.groups[asked]]]
         with torch.no_grad(), isolated_torch_randomness(self.settings.seeds[0], self.stack.device):
-            given = evaluate(self.stack.take(asked), asked)
-        scores = given if isinstance(given, Mapping) else {"score": given}
-        if not scores:
-            raise BayesNormError("evaluate returned no score. It must return one score per network.")
+            result = evaluate(self.stack.take(asked), asked)
+        scores = result if isinstance(result, Mapping) else {"score": result}
         if not self.judges:
             self.judges = {name: Judge(self.stack, self.groups, self.patience) for name in scores}
-        if scores.keys() != self.judges.keys():
-            raise BayesNormError(
-                f"evaluate returned the scores {[*scores]} after {[*self.judges]}. It must always return the same "
-                "names."
-            )
         for name, values in scores.items():
-            if not isinstance(values, Tensor) or values.shape != asked.shape:
-                found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-                raise BayesNormError(
-                    f"evaluate returned {found} for {len(asked)} networks. It must return one score per network."
-                )
             if bool(values.isnan().any()):
                 bad = asked[values.isnan().cpu()].tolist()
                 raise BayesNormError(
-                    f"evaluate returned NaN in epoch {epoch} for networks {bad[:8]}. It must return numbers."
+                    f"The score is NaN in epoch {epoch} for networks {bad[:8]}. Use a smaller learning rate."
                 )
             self.judges[name].see(epoch, asked, values, self.stack, self.stopped)
 
@@ -144,7 +133,7 @@ class StackedRun:
 
     def _pack(self) -> None:
         """Make blocks of the active networks, from their common state."""
-        kind = _kind_of_block(self.stack, self.settings, self.capture)
+        kind = self.choose_block(self.stack, self.settings)
         size = _together(self.stack, len(self.active), self.settings.batch_size)
         members = blocks_of(self.active.tolist(), self.steps, size)
         self.blocks = [
@@ -190,10 +179,10 @@ class StackedRun:
         bad = ~torch.isfinite(losses)
         if bool(bad.any()):
             epoch = int(bad.any(0).nonzero()[0])
-            found = self.active[bad[:, epoch]].tolist()
+            networks = self.active[bad[:, epoch]].tolist()
             raise BayesNormError(
                 f"loss is NaN or infinite in epoch {before + epoch + 1} for networks "
-                f"{found[:8]}{' and others' if len(found) > 8 else ''}. Use a smaller learning rate, or standardise "
+                f"{networks[:8]}{' and others' if len(networks) > 8 else ''}. Use a smaller learning rate, or standardise "
                 "inputs and targets."
             )
 
@@ -204,11 +193,9 @@ class StackedRun:
             self.progress(total - to_come, total)
 
 
-def _kind_of_block(stack: Stack, settings: Settings, capture: bool) -> type[Block]:
-    """Return the fastest kind of block that can train these networks."""
-    if not capture or stack.device.type != "cuda":
-        return Block
-    return FusedBlock if trains(stack, settings) else GraphedBlock
+def fastest_block(stack: Stack, _settings: Settings) -> type[Block]:
+    """Return the fastest kind of block for the networks' device."""
+    return GraphedBlock if stack.device.type == "cuda" else Block
 
 
 def _together(stack: Stack, networks: int, batch_size: int) -> int:

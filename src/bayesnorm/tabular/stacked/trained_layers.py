@@ -9,10 +9,10 @@ from __future__ import annotations
 from typing import Protocol
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from .architecture import Activation, Dense, Drop, Norm
-from .bundle import Bundle
+from .architecture import Dense, Drop, Norm
+from .stack import Bundle
 
 
 class TrainedLayer(Protocol):
@@ -147,26 +147,5 @@ class TrainedReLU:
         return self.out
 
     def backward(self, d: Tensor) -> Tensor:
-        found: Tensor = torch.ops.aten.threshold_backward(d, self.out, 0)
-        return found
-
-
-class TrainedActivation:
-    """Any other activation, with its derivative from autograd."""
-
-    def __init__(self, layer: Activation) -> None:
-        self.module = layer.module
-
-    def forward(self, h: Tensor) -> Tensor:
-        self.h = h.detach().requires_grad_()
-        with torch.enable_grad():
-            self.out: Tensor = self.module(self.h)
-        return self.out.detach()
-
-    def backward(self, d: Tensor) -> Tensor:
-        return torch.autograd.grad(self.out, self.h, d)[0]
-
-
-def trained_activation(layer: Activation) -> TrainedLayer:
-    """Return the layer that trains an activation."""
-    return TrainedReLU() if type(layer.module) is nn.ReLU else TrainedActivation(layer)
+        gradient: Tensor = torch.ops.aten.threshold_backward(d, self.out, 0)
+        return gradient

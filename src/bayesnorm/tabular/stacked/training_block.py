@@ -4,18 +4,16 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol, runtime_checkable
+from typing import Protocol
 
 import torch
 from torch import Tensor
 from torch.optim.adam import adam
 
-from ..errors import BayesNormError
-from ..training.batching import shuffled_batches
-from .architecture import Activation, Dense, Fork, Join, Norm
-from .bundle import Bundle
+from ...training import shuffled_batches
+from .architecture import Dense, Drop, Fork, Join, Norm
 from .rows import StackedRows
-from .stack import Stack
+from .stack import Bundle, Stack
 from .trained_layers import (
     TrainedDense,
     TrainedDrop,
@@ -23,18 +21,14 @@ from .trained_layers import (
     TrainedJoin,
     TrainedLayer,
     TrainedNorm,
-    trained_activation,
+    TrainedReLU,
 )
 
-RowLoss = Callable[[Tensor, Tensor], Tensor]
-"""`loss(f, y)`, a function of outputs (networks, rows, outputs) and targets (networks, rows, ...): (networks, rows)."""
+class RowLoss(Protocol):
+    """A loss of each row, with its gradient in closed form, which avoids the overhead of autograd."""
 
-
-@runtime_checkable
-class SlopedLoss(Protocol):
-    """A `RowLoss` with a gradient function, which avoids the overhead of autograd."""
-
-    def __call__(self, f: Tensor, y: Tensor) -> Tensor: ...
+    def __call__(self, f: Tensor, y: Tensor) -> Tensor:
+        """Return losses (networks, rows) of outputs (networks, rows, outputs) and targets (networks, rows, ...)."""
 
     def with_slope(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
         """Return losses (networks, rows), and their gradients at the outputs, (networks, rows, outputs)."""
@@ -45,11 +39,6 @@ Schedule = Callable[[float], float]
 
 # Most numbers of x that are fetched at once.
 GATHERED = 2**18
-
-
-def half_squared_error(f: Tensor, y: Tensor) -> Tensor:
-    """Return half the squared error of every row, averaged over outputs: (networks, rows)."""
-    return 0.5 * (f - y).square().mean(-1)
 
 
 @dataclass
@@ -146,23 +135,25 @@ class Block:
         """Return the layers that train this block's weights."""
         weights, gradients = self.stack.weights, self.gradients
         decay = self.decay if bool((self.decay > 0).any()) and not self.settings.decoupled else None
-        found: list[TrainedLayer] = []
+        layers: list[TrainedLayer] = []
         forks: list[TrainedFork] = []
         trained_before = False
         for layer in self.stack.layers:
             if isinstance(layer, Fork):
                 forks.append(TrainedFork())
-                found.append(forks[-1])
+                layers.append(forks[-1])
             elif isinstance(layer, Join):
-                found.append(TrainedJoin(forks.pop()))
+                layers.append(TrainedJoin(forks.pop()))
             elif isinstance(layer, Dense):
-                found.append(TrainedDense(layer, weights, gradients, decay, first=not trained_before))
+                layers.append(TrainedDense(layer, weights, gradients, decay, first=not trained_before))
             elif isinstance(layer, Norm):
-                found.append(TrainedNorm(layer, weights, gradients, self.stack.buffers))
+                layers.append(TrainedNorm(layer, weights, gradients, self.stack.buffers))
+            elif isinstance(layer, Drop):
+                layers.append(TrainedDrop(layer))
             else:
-                found.append(trained_activation(layer) if isinstance(layer, Activation) else TrainedDrop(layer))
+                layers.append(TrainedReLU())
             trained_before = trained_before or bool(layer.shapes)
-        return found
+        return layers
 
     def _plan_orders(self) -> None:
         """Find the networks that use their rows in the same order: those with the same seed and number of rows."""
@@ -174,9 +165,9 @@ class Block:
     def _plan_dropout(self) -> None:
         """Find the networks with the same masks: those with the same seed and rates."""
         rates = [self.stack.rates[drop.name].tolist() for drop in self.drops]
-        keys = [(seed, *own) for seed, *own in zip(self.seeds, *rates, strict=True)]
+        keys = list(zip(self.seeds, *rates, strict=True))
         # The different ones, empty without dropout; `mask_of` gives that of each network.
-        self.masks = list(dict.fromkeys(keys)) if any(any(own) for own in rates) else []
+        self.masks = list(dict.fromkeys(keys)) if any(map(any, rates)) else []
         place = {key: i for i, key in enumerate(self.masks)}
         self.mask_of = torch.tensor([place[key] for key in keys]) if self.masks else None
         places = [i for i, layer in enumerate(self.layers) if isinstance(layer, TrainedDrop)]
@@ -230,7 +221,8 @@ class Block:
         h = x
         for layer in self.layers:
             h = layer.forward(h)
-        value, d = self._loss(h, y)
+        losses, slope = self.settings.loss.with_slope(h, y)
+        value, d = losses.mean(1), slope / h.shape[1]
         for layer in self.backwards:
             d = layer.backward(d)
         if self.settings.decoupled:
@@ -256,33 +248,12 @@ class Block:
         )
         return value
 
-    def _loss(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return each network's mean loss over rows, (networks,), and its gradient at the outputs."""
-        if self.settings.loss is half_squared_error:
-            error = f - y
-            return error.square().mean((1, 2)) / 2, error / (f.shape[1] * f.shape[2])
-        if isinstance(self.settings.loss, SlopedLoss):
-            values, slope = self.settings.loss.with_slope(f, y)
-            return values.mean(1), slope / f.shape[1]
-        f = f.detach().requires_grad_()
-        with torch.enable_grad():
-            values = self.settings.loss(f, y)
-            if not isinstance(values, Tensor) or values.shape != f.shape[:2]:
-                found = tuple(values.shape) if isinstance(values, Tensor) else type(values).__name__
-                raise BayesNormError(
-                    f"loss returned {found} for outputs of shape {tuple(f.shape)}. It must return one number per row, "
-                    f"{tuple(f.shape[:2])}."
-                )
-            value = values.mean(1)
-            (d,) = torch.autograd.grad(value.sum(), f)
-        return value.detach(), d
-
     @torch.no_grad()
     def train(self, epochs: int) -> Tensor:
         """Train for some epochs, and return the mean losses of each, (networks, epochs)."""
-        found = [self.epoch() for _ in range(epochs) if not self.abandoned]
+        losses = [self.epoch() for _ in range(epochs) if not self.abandoned]
         self.stack.tracked += epochs * self.steps
-        return torch.stack(found, 1)
+        return torch.stack(losses, 1)
 
     def epoch(self) -> Tensor:
         """Train for one pass over the rows, and return each network's mean loss, (networks,)."""
@@ -326,9 +297,9 @@ def _factors(rows: int, units: int, rate: float, generator: torch.Generator, lik
 
 def blocks_of(members: Sequence[int], steps: Sequence[int], size: int) -> list[Tensor]:
     """Split networks, by their indices, into blocks of at most `size` with the same number of steps."""
-    found: list[Tensor] = []
+    parts: list[Tensor] = []
     for count in dict.fromkeys(steps[i] for i in members):
         same = [i for i in members if steps[i] == count]
         blocks = -(-len(same) // size)
-        found += [part.clone() for part in torch.tensor(same).tensor_split(blocks)]
-    return found
+        parts += [part.clone() for part in torch.tensor(same).tensor_split(blocks)]
+    return parts

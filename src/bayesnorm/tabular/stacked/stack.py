@@ -3,21 +3,61 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Sequence
-from typing import Any
+import math
+from collections.abc import Mapping, Sequence
 
 import torch
 from torch import Tensor, nn
 
-from ..errors import InputError, NetworkError
-from ..network import as_input
 from .architecture import Dense, Drop, Layer, Norm, architecture, leaves
-from .bundle import Bundle
 from .rows import StackedRows
 
 
+class Bundle:
+    """Tensors (networks, *shapes[name]) that are contiguous parts of `flat`, so that one operation can process all.
+
+    Args:
+        shapes: The shapes of one network's tensors, by name.
+        networks: Number of networks.
+        like: A tensor with the desired device and dtype.
+    """
+
+    @torch.inference_mode(False)
+    def __init__(self, shapes: Mapping[str, tuple[int, ...]], networks: int, like: Tensor) -> None:
+        self.shapes, self.networks = dict(shapes), networks
+        sizes = [networks * math.prod(shape) for shape in shapes.values()]
+        self.flat = torch.zeros(sum(sizes), device=like.device, dtype=like.dtype)
+        parts = self.flat.split(sizes)
+        self.tensors = {
+            name: part.view(networks, *shape) for (name, shape), part in zip(shapes.items(), parts, strict=True)
+        }
+
+    def __getitem__(self, name: str) -> Tensor:
+        return self.tensors[name]
+
+    def take(self, members: Tensor) -> Bundle:
+        """Return a copy of the part of some networks, by their indices."""
+        part = Bundle(self.shapes, len(members), self.flat)
+        at = members.to(self.flat.device)
+        for name, tensor in self.tensors.items():
+            torch.index_select(tensor, 0, at, out=part[name])
+        return part
+
+    def put(self, members: Tensor, values: Bundle) -> None:
+        """Overwrite the part of some networks, by their indices."""
+        at = members.to(self.flat.device)
+        for name, tensor in self.tensors.items():
+            tensor.index_copy_(0, at, values[name])
+
+    def to(self, device: torch.device) -> Bundle:
+        """Return a copy on another device."""
+        moved = Bundle(self.shapes, self.networks, self.flat.new_empty(0, device=device))
+        moved.flat.copy_(self.flat)
+        return moved
+
+
 class Stack:
-    """Networks made of `nn.Linear`, `nn.BatchNorm1d`, `nn.Dropout` and activations; made by `Stack.of`.
+    """Networks made of `nn.Linear`, `nn.BatchNorm1d`, `nn.Dropout`, `nn.ReLU` and `Skip`; made by `from_networks`.
 
     Args:
         layers: The layers of each network.
@@ -42,14 +82,11 @@ class Stack:
         self.rates, self.tracked, self.prototype = rates, tracked.clone(), prototype
 
     @classmethod
-    def of(cls, networks: Sequence[nn.Sequential]) -> Stack:
+    def from_networks(cls, networks: Sequence[nn.Sequential]) -> Stack:
         """Return a stack with copies of the weights of `networks`, on their device and in their dtype.
 
         The rates of dropout layers may differ between networks.
         """
-        networks = list(networks)
-        if not networks:
-            raise NetworkError("networks is empty. Pass at least one network.")
         layers = architecture(networks)
         like = next(networks[0].parameters()).detach()
         weights = Bundle({k: v for layer in layers for k, v in layer.shapes.items()}, len(networks), like)
@@ -60,9 +97,9 @@ class Stack:
         for bundle in (weights, buffers):
             for name, tensor in bundle.tensors.items():
                 tensor.copy_(torch.stack([state[name] for state in states]))
-        modules = [dict(leaves(i, network)) for i, network in enumerate(networks)]
+        modules = [dict(leaves(network)) for network in networks]
         rates = {
-            layer.name: torch.tensor([_rate(each[layer.name]) for each in modules], dtype=torch.float64)
+            layer.name: torch.tensor([named[layer.name].p for named in modules], dtype=torch.float64)
             for layer in layers
             if isinstance(layer, Drop)
         }
@@ -71,9 +108,6 @@ class Stack:
 
     def __len__(self) -> int:
         return self.weights.networks
-
-    def __repr__(self) -> str:
-        return f"Stack({len(self)} networks of {self.prototype})"
 
     @property
     def device(self) -> torch.device:
@@ -96,18 +130,17 @@ class Stack:
     @property
     def widths(self) -> tuple[int, ...]:
         """Return the numbers per row after each layer, starting with the inputs."""
-        dense = [layer for layer in self.layers if isinstance(layer, Dense)]
-        found = [dense[0].inputs]
+        widths = [next(layer for layer in self.layers if isinstance(layer, Dense)).inputs]
         for layer in self.layers:
-            found.append(layer.outputs if isinstance(layer, Dense) else found[-1])
-        return tuple(found)
+            widths.append(layer.outputs if isinstance(layer, Dense) else widths[-1])
+        return tuple(widths)
 
     def to(self, device: torch.device | str) -> Stack:
         """Return a copy on another device."""
         place = torch.device(device)
         rates = {name: rate.clone() for name, rate in self.rates.items()}
-        own = copy.deepcopy(self.prototype).to(place)
-        return Stack(self.layers, self.weights.to(place), self.buffers.to(place), rates, self.tracked, own)
+        prototype = copy.deepcopy(self.prototype).to(place)
+        return Stack(self.layers, self.weights.to(place), self.buffers.to(place), rates, self.tracked, prototype)
 
     def take(self, members: Tensor) -> Stack:
         """Return a stack with copies of some of the networks, by their indices."""
@@ -122,58 +155,21 @@ class Stack:
         self.buffers.put(members, other.buffers)
         self.tracked[members.cpu()] = other.tracked
 
+    @torch.no_grad()
     def network(self, index: int) -> nn.Sequential:
         """Return one of the networks as a module, in evaluation mode."""
-        found = copy.deepcopy(self.prototype).eval()
-        self._load(index, found)
-        for name, module in leaves(0, found):
-            if isinstance(module, nn.Dropout):
-                module.p = float(self.rates[name][index])
-        return found
-
-    @torch.no_grad()
-    def _load(self, index: int, network: nn.Sequential) -> None:
+        network = copy.deepcopy(self.prototype).eval()
         state = network.state_dict(keep_vars=True)
         for bundle in (self.weights, self.buffers):
             for name, tensor in bundle.tensors.items():
                 state[name].copy_(tensor[index])
         for norm in self.norms:
             state[f"{norm.name}.num_batches_tracked"].fill_(int(self.tracked[index]))
+        for name, module in leaves(network):
+            if isinstance(module, nn.Dropout):
+                module.p = float(self.rates[name][index])
+        return network
 
-    def placed(self, rows: StackedRows, name: str) -> StackedRows:
-        """Return rows on the stack's device; refuse rows for other networks; `name` is their name in messages."""
-        self.require_rows(rows, name)
-        return rows.to(self.device, self.dtype)
-
-    def require_rows(self, rows: StackedRows, name: str) -> None:
-        """Refuse rows for other networks; `name` is their name in messages."""
-        if not isinstance(rows, StackedRows):
-            raise InputError(f"{name} must be StackedRows.of(x, y, rows), got {type(rows).__name__}.")
-        if rows.networks != len(self) or rows.x.shape[1] != self.widths[0]:
-            raise InputError(
-                f"{name}: these rows are for {rows.networks} networks with {rows.x.shape[1]} inputs, but the stack "
-                f"has {len(self)} with {self.widths[0]}. Pass rows for this stack."
-            )
-
-    def inputs(self, x: Any, name: str = "x") -> Tensor:
-        """Return inputs on the stack's device, (n, inputs) for all networks or (E, n, inputs).
-
-        Args:
-            x: A tensor or array of either shape, or `StackedRows`, which give inputs in the networks' units, padded to
-                the longest list of rows.
-            name: Its name in messages.
-        """
-        if isinstance(x, StackedRows):
-            return self.placed(x, name).inputs()
-        values = as_input(x, name, self.device, self.dtype).to(self.dtype)
-        fits = values.dim() == 2 or (values.dim() == 3 and len(values) == len(self))
-        if not fits or values.shape[-1] != self.widths[0]:
-            raise InputError(
-                f"{name} has shape {tuple(values.shape)}. Pass (n, {self.widths[0]}) or ({len(self)}, n, "
-                f"{self.widths[0]})."
-            )
-        return values
-
-
-def _rate(module: nn.Module) -> float:
-    return float(getattr(module, "p", 0.0))
+    def inputs(self, rows: StackedRows) -> Tensor:
+        """Return the rows' inputs in the networks' units and on their device, (E, n, inputs)."""
+        return rows.to(self.device, self.dtype).inputs()

@@ -1,0 +1,30 @@
+"""Train and run many small networks of one shape together, as matrix products over an axis of networks.
+
+`train_stacked` trains them, `StackedExecutable` runs them under sampled states, and `stacked_statistics` collects the
+statistics that methods over batch norm are fitted to. Outputs are (samples, networks, rows, outputs).
+"""
+
+from .architecture import Dense as Dense, Drop as Drop, Layer as Layer, Norm as Norm, ReLU as ReLU, Skip as Skip
+from .graphed_block import GraphedBlock as GraphedBlock
+from .history import SelectedNetworks as SelectedNetworks, StackedHistory as StackedHistory
+from .losses import ClassNLL as ClassNLL, HalfSquaredError as HalfSquaredError, NormalCrps as NormalCrps
+from .passes import (
+    StackedExecutable as StackedExecutable,
+    dropout_masks as dropout_masks,
+    normalised as normalised,
+    run_blocks as run_blocks,
+    run_layers as run_layers,
+    stacked_outputs as stacked_outputs,
+    without_dropout as without_dropout,
+)
+from .rows import Scales as Scales, StackedRows as StackedRows
+from .stack import Bundle as Bundle, Stack as Stack
+from .statistics import (
+    as_batch_statistics as as_batch_statistics,
+    batch_rows as batch_rows,
+    stacked_statistics as stacked_statistics,
+)
+from .threads import in_threads as in_threads, one_thread as one_thread
+from .train import train_stacked as train_stacked
+from .training_block import Block as Block, RowLoss as RowLoss, Settings as Settings, Streams as Streams
+from .training_run import Evaluate as Evaluate, fastest_block as fastest_block
