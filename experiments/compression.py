@@ -32,7 +32,7 @@ from bayesnorm.compression import Compressed
 from bayesnorm.compression.measuring import prediction_seconds
 from bayesnorm.methods import GroupHorseshoe, GroupNormalJeffreys
 from bayesnorm.posterior import VariationalPosterior
-from bayesnorm.stacked import one_thread
+from bayesnorm.tabular.stacked import one_thread
 from bayesnorm.training import CropAndFlip, relative_adam, train
 
 from .data import load_mnist, to_tensor

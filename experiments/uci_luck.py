@@ -17,12 +17,11 @@ from typing import Annotated, Any
 import torch
 import typer
 
-from bayesnorm.stacked import fit_stacked
-
 from .data import UCI_SETS
 from .evidence import write_numbers
 from .known_names import require_known
 from .options import FastestDevice, fastest
+from .stacked_networks import fit_stacked
 from .uci.cross_validation import DRAWN, Trial, cross_validate, settings_for
 from .uci.folds import Data
 from .uci.presets import PRECISIONS, PRESETS

@@ -20,7 +20,7 @@ import bayesnorm as bn
 from bayesnorm.compression.measuring import prediction_seconds
 from bayesnorm.metrics import auroc
 from bayesnorm.posterior import BatchNormPosterior
-from bayesnorm.stacked import one_thread
+from bayesnorm.tabular.stacked import one_thread
 
 from ..evidence import show_progress
 from ..image_networks.asking import Asked, load_asked, uncertainty_scores

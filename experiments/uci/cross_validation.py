@@ -10,13 +10,11 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from bayesnorm import metrics
-from bayesnorm.engines import MonteCarlo
-from bayesnorm.likelihoods import Gaussian
 from bayesnorm.methods import MCBN, MCDropout
-from bayesnorm.stacked import Stack, StackedRows, fit_stacked, train_stacked
+from bayesnorm.tabular.stacked import HalfSquaredError, Stack, StackedRows, train_stacked
 
 from ..networks import paper_dropout_mlp, paper_mlp
+from ..stacked_networks import choose_block, fit_stacked, network_means, own_targets
 from .folds import Data, Fold
 from .presets import Preset
 
@@ -56,7 +54,7 @@ class Trial:
     def stack(self, seeds: list[int]) -> Stack:
         """Return new networks; those with the same seed start with the same weights."""
         different = list(dict.fromkeys(seeds))
-        made = Stack.of([self.network(seed) for seed in different]).to(self.device)
+        made = Stack.from_networks([self.network(seed) for seed in different]).to(self.device)
         return made.take(torch.tensor([different.index(seed) for seed in seeds]))
 
     @property
@@ -114,9 +112,9 @@ def cross_validate(trial: Trial) -> Validated:
         own_train, own_held = placed_train.take(members), placed_held.take(members)
         with quick_products():
             drawn = fit_stacked(trial.method, now, own_train)
-            mean, _ = MonteCarlo(preset.samples).moments(drawn, own_held)
+            mean, _ = drawn.moments(own_held, preset.samples)
             alone = drawn.executable.point(own_held)
-        return {POINT: _rmse(alone, own_held), DRAWN: _rmse(mean, own_held)}
+        return {POINT: rmse(alone, own_held), DRAWN: rmse(mean, own_held)}
 
     with quick_products(trial.data.width > 64):  # the kernel of wide networks is for them only
         history = train_stacked(
@@ -129,7 +127,9 @@ def cross_validate(trial: Trial) -> Validated:
             evaluate_every=preset.evaluate_every,
             patience=preset.patience,
             groups=[i // preset.folds for i in range(len(every))],
-            seed=seeds,
+            loss=HalfSquaredError(),
+            seeds=seeds,
+            choose_block=choose_block,
         )
     chosen = {}
     for name, kept in history.kept.items():
@@ -145,9 +145,9 @@ def cross_validate(trial: Trial) -> Validated:
     return Validated(chosen, own, trial.data.held_rows(folds, own), history.network_steps, history.seconds)
 
 
-def _rmse(f: Tensor, rows: StackedRows) -> Tensor:
+def rmse(f: Tensor, rows: StackedRows) -> Tensor:
     """Return the root mean squared error of each network's outputs (E, n, 1), in the target's units."""
-    return metrics.rmse(Gaussian(missing=True).predictive(f[None]), rows.own_targets, each=1)
+    return network_means((own_targets(rows) - f).square(), rows.mask.unsqueeze(-1)).sqrt()
 
 
 def _best(
@@ -183,7 +183,9 @@ def retrain(
             epochs=epochs,
             batch_size=trial.batch_size,
             weight_decay=weight_decay,
-            seed=seeds,
+            loss=HalfSquaredError(),
+            seeds=seeds,
+            choose_block=choose_block,
         )
     return stack, rows, history.network_steps
 

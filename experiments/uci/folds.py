@@ -9,10 +9,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from bayesnorm.stacked import StackedRows
+from bayesnorm.tabular.stacked import StackedRows
 
 from ..data import load_uci
 from ..splits import paper_split
+from ..stacked_networks import standardised_rows
 from .presets import WIDTHS
 
 
@@ -83,12 +84,11 @@ class Data:
 
     def train_rows(self, folds: list[Fold]) -> StackedRows:
         """Return training rows of one network for each fold, standardised with their own moments."""
-        return StackedRows.of(*self.table, [fold.train for fold in folds], standardise=True)
+        return standardised_rows(*self.table, [fold.train for fold in folds])
 
     def held_rows(self, folds: list[Fold], train: StackedRows) -> StackedRows:
         """Return held-out rows, standardised like the training rows."""
-        assert train.scales is not None
-        return StackedRows.of(*self.table, [fold.held for fold in folds], standardise=train.scales)
+        return standardised_rows(*self.table, [fold.held for fold in folds], train.scales)
 
     @property
     def fewest(self) -> int:

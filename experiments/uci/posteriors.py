@@ -7,23 +7,22 @@ from dataclasses import replace
 import torch
 from torch import Tensor
 
-from bayesnorm.engines import MonteCarlo
-from bayesnorm.likelihoods import Gaussian
 from bayesnorm.methods import MCBN, BatchNormMethod, GaussianBN, StochasticBN
-from bayesnorm.metrics import mean_over_points
 from bayesnorm.network import UnitMoments
-from bayesnorm.stacked import (
-    Stack,
-    StackedBatchNormPosterior,
-    StackedExecutable,
-    StackedRows,
-    learned_posterior,
-    stacked_moments,
-    stacked_statistics,
-)
+from bayesnorm.tabular.stacked import Stack, StackedRows
 from bayesnorm.theory import UnitGaussians, central_limit, kl_divergence, weight_decay_prior
 
-from .scoring import gaussian
+from ..stacked_networks import (
+    BatchNormSampler,
+    batch_statistics,
+    batchnorm_sampler,
+    first_rows,
+    in_target_units,
+    network_means,
+    own_targets,
+    stacked_moments,
+)
+from .scoring import matched
 
 RANK = 16
 
@@ -42,13 +41,13 @@ ELBO_ROWS = 1000
 
 def batchnorm_posteriors(
     stack: Stack, rows: StackedRows, batch_size: int, samples: int
-) -> tuple[dict[str, StackedBatchNormPosterior], UnitMoments]:
+) -> tuple[dict[str, BatchNormSampler], UnitMoments]:
     """Return the posteriors over batch-norm statistics, all from the same batches, and the moments of single rows.
 
     All are centred on the mean of the batch statistics, as published, so methods differ only in their fluctuations.
     """
-    statistics = stacked_statistics(stack, rows, batch_size, samples, seed=0)
-    moments = stacked_moments(stack, rows, batch_size, seed=0)
+    statistics = batch_statistics(stack, rows, batch_size, samples)
+    moments = stacked_moments(stack, rows, batch_size)
     methods: dict[str, BatchNormMethod] = {
         "MCBN": MCBN(batch_size, samples, center="batch"),
         "MCBN centred": MCBN(batch_size, samples, center="running"),
@@ -56,17 +55,18 @@ def batchnorm_posteriors(
         f"GaussianBN rank {RANK}": GaussianBN(batch_size, samples, center="batch", rank=min(RANK, samples - 1)),
         "StochasticBN": StochasticBN(batch_size, samples, center="batch"),
     }
-    executable = StackedExecutable.of(stack, rows)
-    found = {
-        name: learned_posterior(method, statistics if method.from_batches else moments, executable, Gaussian())
+    executable = in_target_units(stack, rows)
+    samplers = {
+        name: batchnorm_sampler(method, statistics if method.from_batches else moments, executable)
         for name, method in methods.items()
     }
-    found["GaussianBN"] = replace(found["GaussianBN"], batch_mean=found["MCBN"].batch_mean)
-    return found, moments
+    centred = replace(samplers["GaussianBN"].posterior, batch_mean=samplers["MCBN"].posterior.batch_mean)
+    samplers["GaussianBN"] = replace(samplers["GaussianBN"], posterior=centred)
+    return samplers, moments
 
 
 def elbos(
-    posterior: StackedBatchNormPosterior,
+    sampler: BatchNormSampler,
     rows: StackedRows,
     moments: UnitMoments,
     weight_decay: Tensor,
@@ -76,31 +76,29 @@ def elbos(
     """Return the ELBO of every network at every M' = M * MULTIPLES, (M', E).
 
     Args:
-        posterior: MCBN's posterior.
+        sampler: MCBN's posterior.
         rows: Training rows, of which some are used.
         moments: Moments of single rows, for the central-limit Gaussians.
         weight_decay: lambda of lambda/2 |W|^2, (E,).
         precision: tau in the target's units, (E,).
         samples: T, the number of samples.
     """
-    assert rows.scales is not None
-    some, lengths = rows.thinned(ELBO_ROWS), rows.lengths.tolist()
-    y, seen = some.own_targets, some.mask.unsqueeze(-1)
+    some, lengths = first_rows(rows, ELBO_ROWS), rows.lengths.tolist()
+    y, seen = own_targets(some), some.mask.unsqueeze(-1)
     own_units = precision.cpu() * rows.scales.y_std.flatten().double().cpu().square()  # where weight decay applies
     networks = _unit_gaussians(moments)
     priors = [  # half of lambda, because the penalty is lambda / 2 |W|^2
         weight_decay_prior(n, float(tau), float(decay) / 2)
         for n, tau, decay in zip(lengths, own_units, weight_decay, strict=True)
     ]
-    found = []
+    bounds = []
     for multiple in MULTIPLES:
-        size = posterior.fitted_batch_size * multiple
-        mean, variance = MonteCarlo(samples).moments(posterior.at_batch_size(size), some)
-        predictive = gaussian(precision).gaussian_predictive(mean, variance)
-        log_likelihood = mean_over_points(predictive.expected_log_prob(y), seen, each=1).cpu() * torch.tensor(lengths)
+        size = sampler.posterior.fitted_batch_size * multiple
+        predictive = matched(*sampler.at_batch_size(size).moments(some, samples), precision)
+        log_likelihood = network_means(predictive.expected_log_prob(y), seen).cpu() * torch.tensor(lengths)
         kl = [float(kl_divergence(q.at_batch_size(size), p).sum()) for q, p in zip(networks, priors, strict=True)]
-        found.append(log_likelihood - torch.tensor(kl))
-    return torch.stack(found)
+        bounds.append(log_likelihood - torch.tensor(kl))
+    return torch.stack(bounds)
 
 
 def _unit_gaussians(moments: UnitMoments) -> list[UnitGaussians]:

@@ -1,121 +1,124 @@
 """Score many networks at once, in the target's units, with the noise precision that cross-validation chooses.
 
-Both steps use the package: `calibrate`, with arguments for the paper's protocol (its range of precisions, equal weight
-for every fold, no other batch size), and `bayesnorm.metrics` with one score for each network.
+The paper's protocol: a range of precisions for every data set, equal weight for every fold. The search, the predictives
+and `bayesnorm.metrics` are those of the package.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from functools import lru_cache
 from typing import Any
 
 import torch
 from torch import Tensor
 
 from bayesnorm import metrics
-from bayesnorm.engines import MonteCarlo
-from bayesnorm.likelihoods import Gaussian
-from bayesnorm.posterior import Posterior
 from bayesnorm.predictive import GaussianPredictive, RegressionPredictive
-from bayesnorm.selection import calibrate
-from bayesnorm.stacked import StackedRows
+from bayesnorm.selection import minimise_on_log_scale
 
-from .asking import keeping, without_uncertainty
+from ..stacked_networks import network_means
 
 LEVEL = 0.95
 
+# Golden-section steps in the search for a precision.
+REFINEMENTS = 20
 
-def gaussian(precision: Tensor) -> Gaussian:
-    """Return the noise of each network, (E,), or of one, (), on rows with padded lists."""
-    if not precision.dim():
-        return Gaussian(float(precision), missing=True)
-    return Gaussian(tuple(precision.tolist()), axis=0, missing=True)
+
+def matched(mean: Tensor, variance: Tensor, precision: Tensor) -> GaussianPredictive:
+    """Return the Gaussians with the moments of samples, (E, n, 1), and noise of each network's precision, (E,)."""
+    return GaussianPredictive(mean, variance, _per_network(1 / precision, mean), missing=True)
+
+
+def _per_network(values: Tensor, like: Tensor) -> Tensor:
+    return values.to(like)[:, None, None]
 
 
 @dataclass(frozen=True, eq=False)
 class Asked:
-    """A posterior over networks with the rows to predict.
+    """Predictions of E networks for rows with known targets.
 
     Args:
-        posterior: Over the networks of a stack, or over one network.
-        x: The rows; `StackedRows`, or inputs.
-        y: Their targets, (E, n, 1) padded with NaN, or (n, 1) for one network.
+        outputs: Returns the outputs of a number of samples, (samples, E, n, 1); None if only moments are needed.
+        moments: Returns the mean and variance of a number of samples, (E, n, 1) each.
+        y: The targets, (E, n, 1), padded with NaN.
         samples: T, the number of samples.
         splits: Number of splits, each with as many networks.
-        seed: Determines the samples.
     """
 
-    posterior: Posterior
-    x: Any
+    outputs: Callable[[int], Tensor] | None
+    moments: Callable[[int], tuple[Tensor, Tensor]]
     y: Tensor
     samples: int
     splits: int
-    seed: int = 0
 
     @classmethod
-    def of_stack(cls, posterior: Posterior, rows: StackedRows, samples: int, splits: int, whole: bool = True) -> Asked:
-        """Return predictions of rows with known targets, storing all outputs, or only their moments."""
-        return cls(keeping(posterior, whole), rows, rows.own_targets.double(), samples, splits)
+    def from_outputs(cls, outputs: Callable[[int], Tensor], y: Tensor, samples: int, splits: int) -> Asked:
+        """Return predictions that store the outputs of all samples, so that several scores cost one run."""
+        stored = lru_cache(maxsize=1)(outputs)
 
-    @property
-    def each(self) -> int:
-        """Return the number of leading axes with a score for each entry: one if there are several networks."""
-        return self.y.dim() - 2
+        def moments(n: int) -> tuple[Tensor, Tensor]:
+            variance, mean = torch.var_mean(stored(n), 0, correction=0)
+            return mean, variance
+
+        return cls(stored, moments, y, samples, splits)
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "moments", lru_cache(maxsize=1)(self.moments))
 
     @property
     def networks(self) -> int:
         """Return the number of predictors."""
-        return len(self.y) if self.each else 1
-
-    @property
-    def groups(self) -> Tensor | None:
-        """Return the split of every network; None for one network."""
-        return torch.arange(self.splits).repeat_interleave(self.networks // self.splits) if self.each else None
-
-    def with_posterior(self, posterior: Posterior) -> Asked:
-        """Return another posterior with the same rows."""
-        return Asked(posterior, self.x, self.y, self.samples, self.splits, self.seed)
+        return len(self.y)
 
     def constant(self) -> Asked:
-        """Return the mean alone, as a posterior."""
-        return self.with_posterior(without_uncertainty(self.posterior))
+        """Return the mean over samples as the only sample: the prediction without epistemic uncertainty."""
+        stored, moments = self.outputs, self.moments
+
+        def mean_alone(n: int) -> tuple[Tensor, Tensor]:
+            mean, _ = moments(n)
+            return mean, torch.zeros_like(mean)
+
+        outputs = None if stored is None else lambda n: stored(n).mean(0, keepdim=True)
+        return replace(self, outputs=outputs, moments=mean_alone)
 
     def predictive(self, precision: Tensor) -> RegressionPredictive:
-        """Return the mixture over samples with noise of this precision."""
-        engine = MonteCarlo(self.samples)
-        return gaussian(precision).predictive(engine.outputs(self.posterior, self.x, self.seed))
+        """Return the mixture over samples with noise of each network's precision, (E,)."""
+        assert self.outputs is not None
+        f = self.outputs(self.samples)
+        scale = _per_network((0.5 * (1 / precision).log()).exp(), f)
+        return RegressionPredictive(f, scale, missing=True)
 
     def matched(self, precision: Tensor) -> GaussianPredictive:
-        """Return the Gaussian with the moments of the samples and noise of this precision, without stored outputs."""
-        mean, variance = MonteCarlo(self.samples).moments(self.posterior, self.x, self.seed)
-        return gaussian(precision).gaussian_predictive(mean, variance)
+        """Return the Gaussian with the moments of the samples and noise of each network's precision, (E,)."""
+        return matched(*self.moments(self.samples), precision)
 
-    def calibrated(self, between: tuple[float, float], score: Any = "crps", sizes: Any = False) -> Any:
-        """Choose one precision for each split, and one of several effective batch sizes if these are given."""
-        start = torch.ones(self.networks).double() if self.each else torch.ones(())
-        return calibrate(
-            self.posterior.with_likelihood(gaussian(start)),
-            self.x,
-            self.y,
-            batch_size=sizes,
-            noise=(1 / between[1], 1 / between[0]),
-            score=score,
-            samples=self.samples,
-            groups=self.groups,
-            seed=self.seed,
-        )
+    def best_precision(self, between: tuple[float, float], score: str = "crps") -> tuple[Tensor, Tensor]:
+        """Return the precision of every split with the lowest mean score over its networks, and that score."""
+        low, high = (torch.full((self.splits,), 1 / end, dtype=torch.float64) for end in reversed(between))
 
-    def best_precision(self, between: tuple[float, float], score: Any = "crps") -> Tensor:
-        """Choose the precision of every split that minimises the mean score over its networks, (splits,)."""
-        return self.per_split(1 / self.calibrated(between, score).likelihood.noise)
+        def objective(noise: Tensor) -> Tensor:
+            precision = self.each_network(1 / noise)
+            if score == "pll":
+                predictive = self.predictive(precision)
+                points = -metrics.pll_points(predictive, self.y)
+            else:
+                predictive = self.matched(precision)
+                points = predictive.crps(self.y)
+            _, seen = predictive.observed(self.y)
+            return self.per_split_mean(network_means(points, seen).double().cpu())
 
-    def per_split(self, values: Tensor) -> Tensor:
-        """Return the number that the networks of a split have in common."""
-        return values.reshape(self.splits, -1)[:, 0]
+        noise, value = minimise_on_log_scale(objective, low, high, refinements=REFINEMENTS)
+        return 1 / noise, value
+
+    def per_split_mean(self, values: Tensor) -> Tensor:
+        """Return the mean over the networks of each split, (splits,)."""
+        return values.reshape(self.splits, -1).mean(1)
 
     def each_network(self, per_split: Tensor) -> Tensor:
-        """Return one value of each split, repeated for its networks; one network has only its own."""
-        return per_split.repeat_interleave(self.networks // self.splits) if self.each else per_split[0]
+        """Return one value of each split, repeated for its networks, (E,)."""
+        return per_split.repeat_interleave(self.networks // self.splits)
 
 
 @dataclass(frozen=True, eq=False)
@@ -144,14 +147,14 @@ class Noise:
             by_pll: Whether to choose by the likelihood too, which stores the outputs of all samples.
         """
         constant = asked.constant()
-        precision = asked.best_precision(between)
-        reached = metrics.crps(asked.matched(asked.each_network(precision)), asked.y, each=asked.each)
+        precision, _ = asked.best_precision(between)
+        reached = for_each(metrics.crps, asked.matched(asked.each_network(precision)), asked.y)
         return cls(
             crps=precision,
-            pll=asked.best_precision(between, "pll") if by_pll else None,
-            constant_crps=constant.best_precision(between),
-            constant_pll=constant.best_precision(between, "pll") if by_pll else None,
-            cv_crps=reached.reshape(asked.splits, -1).mean(1),
+            pll=asked.best_precision(between, "pll")[0] if by_pll else None,
+            constant_crps=constant.best_precision(between)[0],
+            constant_pll=constant.best_precision(between, "pll")[0] if by_pll else None,
+            cv_crps=asked.per_split_mean(reached.cpu()),
         )
 
 
@@ -161,30 +164,44 @@ def scores(asked: Asked, noise: Noise) -> dict[str, Tensor]:
     `pll` and `normalised_pll` use the precision chosen by CRPS, as in the paper. `pll_own` and `normalised_pll_own` use
     one chosen by the likelihood, both for the method and for constant uncertainty.
     """
-    y, each = asked.y, asked.each
-    by_crps = asked.each_network(noise.crps)
-    matched, constant = asked.matched(by_crps), _variance(asked, noise.constant_crps)
-    found = {
-        "rmse": metrics.rmse(matched, y, each=each),
-        "crps": metrics.crps(matched, y, each=each),
-        "normalised_crps": metrics.normalised_crps(matched, y, constant, each=each),
-        "coverage_95": metrics.coverage(matched, y, LEVEL, each=each),
+    y, by_crps = asked.y, asked.each_network(noise.crps)
+    gaussians, constant = asked.matched(by_crps), 1 / asked.each_network(noise.constant_crps)
+    values = {
+        "rmse": for_each(metrics.rmse, gaussians, y),
+        "crps": for_each(metrics.crps, gaussians, y),
+        "normalised_crps": for_each(metrics.normalised_crps, gaussians, y, constant),
+        "coverage_95": for_each(metrics.coverage, gaussians, y, torch.full((asked.networks,), LEVEL).double()),
         "precision": by_crps,
         "cv_crps": asked.each_network(noise.cv_crps),
     }
     if noise.pll is not None and noise.constant_pll is not None:
         mixture, own = asked.predictive(by_crps), asked.predictive(asked.each_network(noise.pll))
-        own_constant = _variance(asked, noise.constant_pll)
-        found |= {
-            "pll": metrics.pll(mixture, y, each=each),
-            "normalised_pll": metrics.normalised_pll(mixture, y, constant, each=each),
-            "pll_own": metrics.pll(own, y, each=each),
-            "normalised_pll_own": metrics.normalised_pll(own, y, own_constant, each=each),
+        own_constant = 1 / asked.each_network(noise.constant_pll)
+        values |= {
+            "pll": for_each(metrics.pll, mixture, y),
+            "normalised_pll": for_each(metrics.normalised_pll, mixture, y, constant),
+            "pll_own": for_each(metrics.pll, own, y),
+            "normalised_pll_own": for_each(metrics.normalised_pll, own, y, own_constant),
         }
-    return {name: value.reshape(-1).cpu() for name, value in found.items()}
+    return {name: value.cpu() for name, value in values.items()}
 
 
-def _variance(asked: Asked, precision: Tensor) -> Tensor:
-    """Return constant variances of the networks, in a shape that broadcasts over their predictions."""
-    variance = 1 / asked.each_network(precision).to(asked.y)
-    return variance[:, None, None] if asked.each else variance
+def for_each(metric: Callable[..., Tensor], predictive: Any, y: Tensor, numbers: Tensor | None = None) -> Tensor:
+    """Return a metric of the package for every network, (E,).
+
+    Args:
+        metric: A function of a predictive, its targets, and a number if there are `numbers`.
+        predictive: Of all networks, `GaussianPredictive` or `RegressionPredictive`.
+        y: The targets, (E, n, 1).
+        numbers: One for each network, (E,).
+    """
+    values = []
+    for i in range(len(y)):
+        if isinstance(predictive, GaussianPredictive):
+            one: Any = GaussianPredictive(
+                predictive.mean[i], predictive.epistemic[i], predictive.aleatoric[i], missing=True
+            )
+        else:
+            one = RegressionPredictive(predictive.loc[:, i], predictive.scale[:, i], missing=True)
+        values.append(metric(one, y[i], *(() if numbers is None else (float(numbers[i]),))))
+    return torch.stack(values)

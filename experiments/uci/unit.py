@@ -15,19 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from bayesnorm.likelihoods import Gaussian
 from bayesnorm.network import UnitMoments
-from bayesnorm.posterior import Posterior
-from bayesnorm.stacked import (
-    Stack,
-    StackedBatchNormPosterior,
-    StackedEnsemble,
-    StackedRows,
-    fit_stacked,
-    stacked_point,
-)
+from bayesnorm.posterior import shuffled_rounds
+from bayesnorm.tabular.stacked import Stack, StackedRows
 
-from .asking import keeping
+from ..stacked_networks import BatchNormSampler, StackedSampler, fit_stacked, in_target_units, own_targets
 from .cross_validation import DRAWN, POINT, Chosen, Trial, Validated, cross_validate, retrain
 from .folds import Data
 from .posteriors import BY_CRPS, BY_ELBO, CENTRED_BY_CRPS, MULTIPLES, batchnorm_posteriors, elbos
@@ -60,17 +52,23 @@ class Networks:
         """Return rows on the networks' device."""
         return cls(stack, train.to(stack.device, stack.dtype), held.to(stack.device, stack.dtype), splits)
 
-    def asked(self, posterior: Posterior, samples: int) -> Asked:
-        """Return predictions with the outputs of all samples stored."""
-        return Asked.of_stack(posterior, self.held, samples, self.splits)
+    @property
+    def targets(self) -> Tensor:
+        """Return the test rows' targets, (E, n, 1), padded with NaN."""
+        return own_targets(self.held).double()
 
-    def moments(self, posterior: Posterior, samples: int) -> Asked:
+    def asked(self, sampler: StackedSampler, samples: int) -> Asked:
+        """Return predictions with the outputs of all samples stored."""
+        return Asked.from_outputs(lambda n: sampler.outputs(self.held, n).double(), self.targets, samples, self.splits)
+
+    def moments(self, sampler: StackedSampler, samples: int) -> Asked:
         """Return predictions with moments over samples only."""
-        return Asked.of_stack(posterior, self.held, samples, self.splits, whole=False)
+        return Asked(None, lambda n: sampler.moments(self.held, n), self.targets, samples, self.splits)
 
     def point(self) -> Asked:
         """Return predictions of the deterministic networks."""
-        return self.asked(stacked_point(self.stack, self.train, Gaussian()), 1)
+        executable = in_target_units(self.stack, self.train)
+        return Asked.from_outputs(lambda _: executable.point(self.held)[None].double(), self.targets, 1, self.splits)
 
 
 def run(preset: str, dataset: str, family: str, setting: float, device: str) -> dict[str, Any]:
@@ -141,7 +139,7 @@ class PaperRun:
         held = self.data.held_rows(folds, train)
         return Networks.placed(stack, train, held, self.splits)
 
-    def _posteriors(self, networks: Networks) -> tuple[dict[str, StackedBatchNormPosterior], UnitMoments]:
+    def _posteriors(self, networks: Networks) -> tuple[dict[str, BatchNormSampler], UnitMoments]:
         return batchnorm_posteriors(networks.stack, networks.train, self.trial.batch_size, self.preset.samples)
 
     def _batchnorm(self, chosen: Chosen, folds: Networks, final: Networks) -> None:
@@ -160,9 +158,7 @@ class PaperRun:
                     self._fewer_passes(chosen, asked, noise)
         assert published is not None
         for name, base in ((BY_CRPS, "MCBN"), (CENTRED_BY_CRPS, "MCBN centred")):
-            asked = folds.moments(drawn[base], self.preset.samples)
-            calibrated = asked.calibrated(self.between, sizes=[m * self.trial.batch_size for m in MULTIPLES])
-            sizes = asked.per_split(calibrated.batch_size)
+            sizes = self._best_sizes(folds, drawn[base])
             self._resized(name, chosen, folds, final, drawn[base], final_drawn[base], sizes)
         # Noise without other uncertainty: the precision with MCBN's samples would depend on the M to be found.
         precision = published.constant_crps.repeat_interleave(self.preset.folds)
@@ -173,14 +169,21 @@ class PaperRun:
         self._resized(BY_ELBO, chosen, folds, final, drawn["MCBN"], final_drawn["MCBN"], sizes)
         self._sweep(folds, final, drawn["MCBN"], final_drawn["MCBN"])
 
+    def _best_sizes(self, folds: Networks, sampler: BatchNormSampler) -> Tensor:
+        """Return the effective batch size of every split with the lowest CRPS at its best precision, (splits,)."""
+        sizes = [multiple * self.trial.batch_size for multiple in MULTIPLES]
+        asked = [folds.moments(sampler.at_batch_size(size), self.preset.samples) for size in sizes]
+        values = torch.stack([one.best_precision(self.between)[1] for one in asked])
+        return torch.tensor(sizes, dtype=torch.float64)[values.argmin(0)]
+
     def _resized(
         self,
         name: str,
         chosen: Chosen,
         folds: Networks,
         final: Networks,
-        posterior: StackedBatchNormPosterior,
-        final_posterior: StackedBatchNormPosterior,
+        posterior: BatchNormSampler,
+        final_posterior: BatchNormSampler,
         sizes: Tensor,
     ) -> None:
         """Add scores with an effective batch size for every split, (splits,)."""
@@ -197,8 +200,8 @@ class PaperRun:
         self,
         folds: Networks,
         final: Networks,
-        posterior: StackedBatchNormPosterior,
-        final_posterior: StackedBatchNormPosterior,
+        posterior: BatchNormSampler,
+        final_posterior: BatchNormSampler,
     ) -> None:
         """Add test scores of MCBN at every M', with the precision that cross-validation chooses there."""
         for multiple in MULTIPLES:
@@ -237,10 +240,14 @@ class PaperRun:
         self._scored("DeepEnsemble", chosen, of_folds, self._together(final.stack, final.train, final.held, members))
 
     def _together(self, stack: Stack, train: StackedRows, held: StackedRows, members: int) -> Asked:
-        """Return each `members` networks as one predictor."""
-        posterior = StackedEnsemble.of(stack, members, train, Gaussian())
-        y = held.take(torch.arange(0, len(stack), members)).own_targets.double()
-        return Asked(keeping(posterior, whole=True), held, y, members, self.splits)
+        """Return each `members` networks as one predictor, of which a sample is one member."""
+
+        def outputs(n: int) -> Tensor:
+            f = in_target_units(stack, train).point(held)
+            return f.view(-1, members, *f.shape[1:]).movedim(1, 0)[shuffled_rounds(members, n, 0)].double()
+
+        y = own_targets(held.take(torch.arange(0, len(stack), members))).double()
+        return Asked.from_outputs(outputs, y, members, self.splits)
 
     def _dropout(self, chosen: Chosen, folds: Networks, final: Networks) -> None:
         of_folds, asked = (

@@ -12,15 +12,16 @@ from typing import Any
 
 from torch import Tensor
 
-from bayesnorm import metrics
+from bayesnorm.engines import MonteCarlo
 from bayesnorm.likelihoods import Gaussian
 from bayesnorm.methods import MNF, BayesByBackprop
 from bayesnorm.posterior import VariationalPosterior
-from bayesnorm.stacked import Stack, StackedExecutable, train_stacked
+from bayesnorm.tabular.stacked import HalfSquaredError, Stack, train_stacked
 from bayesnorm.training import Rescaled
 
 from ..networks import paper_mlp, plain_mlp
-from .asking import keeping
+from ..stacked_networks import in_target_units
+from .cross_validation import rmse
 from .folds import Data, Fold
 from .presets import PRECISIONS, preset_named
 from .scoring import Asked, Noise, scores
@@ -69,26 +70,29 @@ def run(preset: str, dataset: str, family: str, split: int, seed: int) -> dict[s
 
 def _plain_error(data: Data, fold: Fold, epochs: int, batch_size: int, seed: int) -> float:
     """Return the mean squared error of a network with batch norm on the held-out rows, at its best epoch."""
-    stack = Stack.of([paper_mlp(data.inputs, hidden=(data.width,) * 2, seed=seed)])
+    stack = Stack.from_networks([paper_mlp(data.inputs, hidden=(data.width,) * 2, seed=seed)])
     train = data.train_rows([fold])
     held = data.held_rows([fold], train)
 
     def error(now: Stack) -> Tensor:
-        f = StackedExecutable.of(now, train).point(held)
-        return metrics.rmse(Gaussian().predictive(f[None]), held.own_targets, each=1)
+        return rmse(in_target_units(now, train).point(held), held)
 
     train_stacked(
         stack,
         train,
         epochs=epochs,
         batch_size=batch_size,
-        weight_decay=WEIGHT_DECAY,
+        weight_decay=[WEIGHT_DECAY],
+        loss=HalfSquaredError(),
         evaluate=lambda now, _: error(now),
         evaluate_every=max(1, epochs // 20),
-        seed=seed,
+        seeds=[seed],
     )
     return float(error(stack)) ** 2
 
 
 def _asked(posterior: VariationalPosterior, x: Tensor, y: Tensor, samples: int, seed: int) -> Asked:
-    return Asked(keeping(posterior, whole=True), x, y[:, None].double(), samples, 1, seed)
+    def outputs(n: int) -> Tensor:
+        return MonteCarlo(n).outputs(posterior, x, seed)[:, None].double()
+
+    return Asked.from_outputs(outputs, y[None, :, None].double(), samples, 1)

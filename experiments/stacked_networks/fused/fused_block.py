@@ -9,11 +9,10 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from ...errors import BayesNormWarning
-from ..graphed_block import GraphedBlock
-from ..stack import Stack
-from ..training_block import Settings, Streams, half_squared_error
-from .fused_passes import units_of
+from bayesnorm.errors import BayesNormWarning
+from bayesnorm.tabular.stacked import Block, GraphedBlock, HalfSquaredError, Settings, Stack, Streams, fastest_block
+
+from .fused_passes import scale_tensors
 from .shape import Shape, block_rows, precision, shape_of
 
 # Most row numbers that are held at once; further epochs need another launch.
@@ -37,8 +36,7 @@ class FusedBlock(GraphedBlock):
         self.done = int(self.steps_done)  # also counted here, because reading a tensor waits for the device
         rows, device = self.rows, self.stack.device
         self.table = rows.table.to(torch.int32).contiguous()
-        scales = units_of(rows.scales, len(self.members), self.stack.weights.flat, shape.inputs)
-        self.scales = [scale.contiguous() for scale in scales]
+        self.scales = scale_tensors(rows.scales)
         self.decays = self.decay.flatten().contiguous()
         self.seed_of = torch.tensor([seed % 2**31 for seed in self.seeds], device=device)
         self.keeps = torch.stack([keep.flatten() for keep in self.keep], 1).contiguous() if shape.drops else None
@@ -143,10 +141,15 @@ class FusedBlock(GraphedBlock):
         return torch.from_numpy(np.stack([rate, root], 1)).to(self.stack.device, torch.float32)
 
 
+def choose_block(stack: Stack, settings: Settings) -> type[Block]:
+    """Return the fastest kind of block, for `train_stacked(..., choose_block=choose_block)`."""
+    return FusedBlock if trains(stack, settings) else fastest_block(stack, settings)
+
+
 def trains(stack: Stack, settings: Settings) -> bool:
     """Return whether `FusedBlock` can train these networks with these settings."""
     shape = shape_of(stack)
-    if shape is None or settings.loss is not half_squared_error or settings.decay.isnan().any():
+    if shape is None or settings.loss != HalfSquaredError() or settings.decay.isnan().any():
         return False
     if settings.schedule is not None or settings.decoupled:
         return False

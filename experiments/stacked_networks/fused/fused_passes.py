@@ -5,11 +5,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from ...network import State
-from ..architecture import Dense
-from ..masks import Masks
-from ..rows import Scales, StackedRows
-from ..stack import Stack
+from bayesnorm.network import State
+from bayesnorm.tabular.stacked import Dense, Scales, Stack, StackedRows, dropout_masks
+
 from .shape import block_rows, precision, shape_of
 
 # Largest number of scales and shifts that are held at once.
@@ -37,7 +35,6 @@ def statistics(
     states = picked.shape[1]
     means = stack.weights.flat.new_empty(len(stack), states, 2 * shape.width)
     variances = torch.empty_like(means)
-    scales = units_of(rows.scales, len(stack), stack.weights.flat, shape.inputs)
     places = shape.places(stack.weights)
     try:
         kernels.statistics[(len(stack), states)](
@@ -46,7 +43,7 @@ def statistics(
             rows.table.to(torch.int32).contiguous(),
             picked.to(torch.int32).contiguous(),
             which.to(stack.device),
-            *(scale.contiguous() for scale in scales),
+            *scale_tensors(rows.scales),
             means,
             variances,
             inputs=shape.inputs,
@@ -68,26 +65,25 @@ def statistics(
     return means, variances
 
 
-def moments(stack: Stack, states: State, masks: Masks | None, x: Tensor) -> tuple[Tensor, Tensor] | None:
+def moments(stack: Stack, states: State, x: Tensor) -> tuple[Tensor, Tensor] | None:
     """Return mean and variance of the outputs over sampled states, (E, n, 1) each; None as for `statistics`.
 
     Args:
         states: Statistics of batch norm, or seeds of dropout.
-        masks: The masks of the seeds.
+        x: Inputs in the networks' units, (E, n, inputs).
     """
     shape = shape_of(stack)
-    if shape is None or (masks is not None and (not masks.consistent or bool(stack.norms))):
+    if shape is None:
         return None
     from . import kernels
 
     rows, samples = x.shape[-2], len(next(iter(states.values())))
-    x = x.expand(len(stack), rows, shape.inputs)
     mean, var = (x.new_empty(len(stack), rows) for _ in range(2))
     places = shape.places(stack.weights)
     at_once = max(1, min(PROGRAMS, DRAWN // (4 * samples * shape.width)))
     for start in range(0, len(stack), at_once):
         members = slice(start, min(start + at_once, len(stack)))
-        thin, scales = _scales(stack, members, states, masks)
+        thin, scales = _scales(stack, members, states)
         part = stack.take(torch.arange(members.start, members.stop)) if at_once < len(stack) else stack
         own = shape.places(part.weights) if part is not stack else places
         block = 64
@@ -116,33 +112,28 @@ def moments(stack: Stack, states: State, masks: Masks | None, x: Tensor) -> tupl
     return mean.unsqueeze(-1), var.unsqueeze(-1)
 
 
-def _scales(stack: Stack, members: slice, states: State, masks: Masks | None) -> tuple[Tensor | None, list[Tensor]]:
+def _scales(stack: Stack, members: slice, states: State) -> tuple[Tensor | None, list[Tensor]]:
     """Return all samples as factors of the inputs, and as scale and shift before each ReLU of some networks.
 
     The factors are (networks, samples, inputs), or None without any; scale and shift are (networks, samples, channels).
     """
-    found: list[Tensor] = []
-    if masks is None:
+    scales: list[Tensor] = []
+    if stack.norms:
         for layer in stack.norms:
             mean, var = (states[f"{layer.name}.running_{part}"][:, members].transpose(0, 1) for part in ("mean", "var"))
             gamma, beta = (stack.weights[f"{layer.name}.{part}"][members, None] for part in ("weight", "bias"))
             scale = gamma * torch.rsqrt(var + layer.eps)
-            found += [scale, beta - mean * scale]
-        return None, found
-    inputs, *hidden = (masks.of_networks(drop.name, members).squeeze(2) for drop in stack.drops)
+            scales += [scale, beta - mean * scale]
+        return None, scales
+    networks, masks = members.stop - members.start, dropout_masks(stack, states)
+    inputs, *hidden = (masks[drop.name].transpose(0, 1).expand(networks, -1, -1) for drop in stack.drops)
     dense = [layer.name for layer in stack.layers if isinstance(layer, Dense)]
     for mask, name in zip(hidden, dense, strict=False):  # max(a + b, 0) * mask = max(a * mask + b * mask, 0)
-        found += [mask, mask * stack.weights[f"{name}.bias"][members, None]]
-    return inputs, found
+        scales += [mask, mask * stack.weights[f"{name}.bias"][members, None]]
+    return inputs, scales
 
 
-def units_of(scales: Scales | None, networks: int, like: Tensor, inputs: int) -> tuple[Tensor, ...]:
+def scale_tensors(scales: Scales) -> list[Tensor]:
     """Return what networks standardise with: (E, inputs) twice, (E,) twice."""
-    if scales is None:
-        return (
-            like.new_zeros(networks, inputs),
-            like.new_ones(networks, inputs),
-            like.new_zeros(networks),
-            like.new_ones(networks),
-        )
-    return scales.x_mean, scales.x_std, scales.y_mean.flatten(), scales.y_std.flatten()
+    parts = scales.x_mean, scales.x_std, scales.y_mean.flatten(), scales.y_std.flatten()
+    return [part.contiguous() for part in parts]

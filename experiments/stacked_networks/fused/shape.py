@@ -8,14 +8,11 @@ from functools import cache
 from typing import ClassVar
 
 import torch
-from torch import nn
 
-from ..architecture import Activation, Dense, Drop, Layer, Norm
-from ..bundle import Bundle
-from ..stack import Stack
+from bayesnorm.tabular.stacked import Bundle, Dense, Drop, Layer, Norm, ReLU, Stack
 
-NORMALISED = (Dense, Norm, Activation, Dense, Norm, Activation, Dense)
-DROPPED = (Drop, Dense, Activation, Drop, Dense, Activation, Drop, Dense)
+NORMALISED = (Dense, Norm, ReLU, Dense, Norm, ReLU, Dense)
+DROPPED = (Drop, Dense, ReLU, Drop, Dense, ReLU, Drop, Dense)
 
 # Largest number of hidden units, and of inputs, that fit on a multiprocessor.
 WIDEST = 128
@@ -92,9 +89,8 @@ def fitting(layers: tuple[Layer, ...]) -> Shape | None:
         return None
     first, second, last = dense
     biased = (False, False, True) if norms else (True, True, True)
-    relu = all(type(layer.module) is nn.ReLU for layer in layers if isinstance(layer, Activation))
     square = first.outputs == second.inputs == second.outputs == last.inputs and last.outputs == 1
-    if not relu or not square or tuple(layer.bias for layer in dense) != biased:
+    if not square or tuple(layer.bias for layer in dense) != biased:
         return None
     if max(first.inputs, first.outputs) > WIDEST or len({(norm.eps, norm.momentum) for norm in norms}) > 1:
         return None

@@ -16,9 +16,7 @@ from .checks import check_form, finite_std, observed_targets
 from .points import MEMORY, map_points, mean_over_points
 
 
-def crps(
-    predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY
-) -> Tensor:
+def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY) -> Tensor:
     """Return the mean over points of CRPS(F, y) = integral of (F(u) - 1[u >= y])^2 du, F the predictive distribution.
 
     It is in the target's units; lower is better. It equals |y - mean| where the variance is 0, so it needs no floor.

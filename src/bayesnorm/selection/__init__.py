@@ -11,3 +11,4 @@ from .late_layers import (
     LayerSuggestion as LayerSuggestion,
     suggest_layers as suggest_layers,
 )
+from .search import minimise_on_log_scale as minimise_on_log_scale

@@ -26,14 +26,12 @@ from torch import Tensor
 
 from ..arguments import require_number, require_seed, require_whole
 from ..engines import MonteCarlo
-from ..errors import BayesNormError, BayesNormWarning, NotFiniteError
+from ..errors import BayesNormWarning, NotFiniteError
 from ..likelihoods import Categorical, Gaussian, Likelihood, VarianceScaledCategorical
 from ..likelihoods.classes import ClassTargets
-from ..likelihoods.real_targets import FixedScale
 from ..likelihoods.scales import require_moderate
-from ..network import Executable
 from ..posterior import DeterministicPosterior, Posterior, effective_batch_size, resized
-from .calibrate_arguments import require_batch_sizes, require_groups, require_noise, validation_cases
+from .calibrate_arguments import require_batch_sizes, require_noise, validation_cases
 from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs, require_scorable
 from .variance_scaled_temperature import fit_variance_scaled_temperature, significantly_better
 
@@ -62,7 +60,6 @@ def calibrate(
     noise: bool | Between = True,
     score: Score | None = None,
     samples: int | None = None,
-    groups: Sequence[int] | Tensor | None = None,
     evidence: float = EVIDENCE,
     refinements: int = REFINEMENTS,
     seed: int = 0,
@@ -100,9 +97,6 @@ def calibrate(
         score: The score to minimise: "crps", "pll" (negative log density) or "nll" (for classes). Default: None, "crps"
             for regression and "nll" for classification.
         samples: Samples per candidate. Default: None, as many as for a prediction.
-        groups: For a posterior over stacked networks, the group number of each network. Networks of one group, such as
-            the folds of one data set, share one noise and one M', and have equal weights. The likelihood must have one
-            noise per network: `Gaussian(precision=[...], axis=0, missing=True)`. Default: None.
         evidence: For a classifier, by how many standard errors another M' must be better than temperature scaling. An
             input-dependent temperature needs half as many. 0 chooses the M' with the best score, and one temperature
             for all examples. Default: 2.
@@ -120,8 +114,7 @@ def calibrate(
     MonteCarlo(posterior.default_samples if samples is None else samples)
     if noise is True and sizes in (True, None) and isinstance(posterior.likelihood, VarianceScaledCategorical):
         posterior = posterior.with_likelihood(posterior.likelihood.plain)  # the slope is fitted again below
-    search = _Search(posterior, samples, score, noise, refinements, require_seed(seed), require_groups(groups))
-    search.require_groups()
+    search = _Search(posterior, samples, score, noise, refinements, require_seed(seed))
     require_scorable(cases, posterior.likelihood, score, seed)
     size = effective_batch_size(posterior)
     if sizes is None and search.guarded and size is not None:
@@ -136,23 +129,23 @@ def calibrate(
         if noise is not False:
             found.append(search.with_best_noise(started, None))
     if size is not None and not isinstance(sizes, bool):
-        found += [search.at(cases, torch.full(search.shape, given, dtype=torch.float64)) for given in sizes]
+        found += [search.at(cases, given) for given in sizes]
     elif size is not None and sizes:
-        looked = _over_batch_sizes(lambda log_size: search.tried_at(cases, 2**log_size), search.shape)
+        looked = _over_batch_sizes(lambda log_size: search.tried_at(cases, 2**log_size))
         if search.guarded and evidence:
             return search.with_slope(cases, _guarded([*found, *looked], evidence), evidence)
         found += looked
     if not found:
         return posterior
     chosen = search.chosen(found)
-    if sizes is True and folds is None and groups is None:
+    if sizes is True and folds is None:
         _warn_at_an_end(effective_batch_size(chosen), size)
     return chosen
 
 
 @dataclass(frozen=True, eq=False)
 class _Candidate:
-    """A candidate for the posterior's open numbers, or one for each group of stacked networks.
+    """A candidate for the posterior's open numbers.
 
     Args:
         batch_size: The effective batch size; None keeps it.
@@ -161,9 +154,9 @@ class _Candidate:
         rows: The score of every example, if examples are compared.
     """
 
-    batch_size: Tensor | None
+    batch_size: float | None
     noise: Tensor | None
-    score: Tensor
+    score: float
     rows: Tensor | None = None
 
 
@@ -177,70 +170,46 @@ class _Search:
     noise: bool | Between
     refinements: int
     seed: int
-    groups: Tensor | None
-
-    @property
-    def shape(self) -> tuple[int, ...]:
-        """The shape of the chosen numbers: one number, or one per group."""
-        return () if self.groups is None else (int(self.groups.max()) + 1,)
 
     @property
     def guarded(self) -> bool:
         """Whether an effective batch size must be significantly better than temperature scaling."""
-        return self.noise is True and self.groups is None and isinstance(self.posterior.likelihood, ClassTargets)
-
-    def require_groups(self) -> None:
-        """Raise an error if groups are given without a stack, or if the noise cannot differ between networks."""
-        if self.groups is None:
-            return
-        if isinstance(self.posterior.executable, Executable):
-            raise BayesNormError(
-                f"groups is for a stack of networks, but posterior is over one network (got {len(self.groups)} groups)."
-            )
-        likelihood = self.posterior.likelihood
-        if self.noise is not False and not (isinstance(likelihood, FixedScale) and likelihood.noise.dim()):
-            raise BayesNormError(
-                "groups needs a likelihood with one noise per network, such as Gaussian(precision=[1.0, 1.0], axis=0, "
-                f"missing=True) for two networks, got {likelihood}."
-            )
+        return self.noise is True and isinstance(self.posterior.likelihood, ClassTargets)
 
     def as_it_stands(self, cases: Sequence[Case]) -> _Candidate:
         """Score the current noise and batch sizes."""
         scored, likelihood = self._scored(cases), self.posterior.likelihood
-        return _Candidate(None, None, scored.score(likelihood).double(), self._rows(scored, likelihood))
+        return _Candidate(None, None, float(scored.score(likelihood)), self._rows(scored, likelihood))
 
-    def with_best_noise(self, cases: Sequence[Case], batch_size: Tensor | None) -> _Candidate:
+    def with_best_noise(self, cases: Sequence[Case], batch_size: float | None) -> _Candidate:
         """Find the best noise for the current batch sizes."""
         between = None if isinstance(self.noise, bool) else self.noise
         scored = self._scored(cases)
         level, value = scored.best_noise(between, self.refinements)
-        rows = self._rows(scored, scored.with_noise(level))
-        return _Candidate(batch_size, level, value if self.groups is not None else value.mean(), rows)
+        rows = self._rows(scored, self.posterior.likelihood.with_noise(level))
+        return _Candidate(batch_size, level, float(value.mean()), rows)
 
-    def at(self, cases: Sequence[Case], batch_size: Tensor) -> _Candidate:
-        """Score other effective batch sizes."""
-        resized_cases = [(resized(case, self._spread(batch_size)), *rest) for case, *rest in cases]
+    def at(self, cases: Sequence[Case], batch_size: float) -> _Candidate:
+        """Score another effective batch size."""
+        resized_cases = [(resized(case, batch_size), *rest) for case, *rest in cases]
         if self.noise is not False:
             return self.with_best_noise(resized_cases, batch_size)
         return dataclasses.replace(self.as_it_stands(resized_cases), batch_size=batch_size)
 
-    def tried_at(self, cases: Sequence[Case], batch_size: Tensor) -> _Candidate:
-        """Score effective batch sizes of the search; the score is infinite if outputs are not finite."""
+    def tried_at(self, cases: Sequence[Case], batch_size: float) -> _Candidate:
+        """Score an effective batch size of the search; the score is infinite if outputs are not finite."""
         try:
-            found = self.at(cases, batch_size)
+            candidate = self.at(cases, batch_size)
         except NotFiniteError:
-            return _Candidate(batch_size, None, torch.full(self.shape, math.inf, dtype=torch.float64))
-        return dataclasses.replace(found, score=found.score.nan_to_num(math.inf, math.inf))
+            return _Candidate(batch_size, None, math.inf)
+        return candidate if math.isfinite(candidate.score) else dataclasses.replace(candidate, score=math.inf)
 
     def chosen(self, candidates: Sequence[_Candidate]) -> Any:
-        """Return the posterior with the values of the best candidate, for each group."""
-        best = torch.stack([candidate.score.cpu() for candidate in candidates]).argmin(0)
-        found = self.posterior
-        noise = self._taken([candidate.noise for candidate in candidates], best, found.likelihood.noise)
-        size: Any = self._taken([candidate.batch_size for candidate in candidates], best, effective_batch_size(found))
-        if noise is not None:
-            found = found.with_likelihood(found.likelihood.with_noise(noise))
-        return found if size is None else resized(found, float(size) if self.groups is None else size)
+        """Return the posterior with the values of the best candidate."""
+        best, posterior = min(candidates, key=lambda candidate: candidate.score), self.posterior
+        if best.noise is not None:
+            posterior = posterior.with_likelihood(posterior.likelihood.with_noise(best.noise))
+        return posterior if best.batch_size is None else resized(posterior, best.batch_size)
 
     def with_slope(self, cases: Sequence[Case], candidate: _Candidate, evidence: float) -> Any:
         """Return the posterior with a candidate's values, and an input-dependent temperature if that is better."""
@@ -256,62 +225,38 @@ class _Search:
     def at_own_size(self, cases: Sequence[Case], evidence: float) -> Any:
         """Return the posterior with the best temperature, and warn if the network alone scores better with its own."""
         scored = self._scored(cases)
-        fitted = scored.with_noise(scored.best_noise(None, self.refinements)[0])
+        fitted = self.posterior.likelihood.with_noise(scored.best_noise(None, self.refinements)[0])
         likelihood: Any = min(self.posterior.likelihood, fitted, key=lambda each: float(scored.score(each)))
         if type(likelihood) is Categorical and evidence:
             likelihood = fit_variance_scaled_temperature(scored, likelihood, SLOPE_SHARE * evidence)
         alone = [(DeterministicPosterior(case.executable, self.posterior.likelihood), *rest) for case, *rest in cases]
         network = ScoredOutputs(alone, self.posterior.likelihood, self.score, 1, self.seed)
-        tempered = network.with_noise(network.best_noise(None, self.refinements)[0])
+        tempered = self.posterior.likelihood.with_noise(network.best_noise(None, self.refinements)[0])
         _warn_if_worse(scored.by_row(likelihood), network.by_row(tempered))
         return self.posterior.with_likelihood(likelihood)
-
-    def _taken(self, values: Sequence[Tensor | None], best: Tensor, start: Any) -> Tensor | None:
-        """Return the best candidate's value, or for each network that of its group; None if nothing changes.
-
-        Args:
-            values: One per candidate; None keeps the posterior's value.
-            best: Index of the best candidate, or of the best for each group.
-            start: Initial values of the networks of a stack, (E,).
-        """
-        if self.groups is None:
-            return values[int(best)]
-        if all(values[number] is None for number in best.tolist()):
-            return None
-        each = [start.expand(len(self.groups)) if value is None else value.cpu()[self.groups] for value in values]
-        return torch.stack([value.double() for value in each]).gather(0, best[self.groups][None])[0]
 
     def _rows(self, scored: ScoredOutputs, likelihood: Likelihood) -> Tensor | None:
         return scored.by_row(likelihood) if self.guarded else None
 
-    def _spread(self, sizes: Tensor) -> Any:
-        return float(sizes) if self.groups is None else sizes[self.groups]
-
     def _scored(self, cases: Sequence[Case]) -> ScoredOutputs:
         samples = self.posterior.default_samples if self.samples is None else self.samples
-        return ScoredOutputs(cases, self.posterior.likelihood, self.score, samples, self.seed, self.groups)
+        return ScoredOutputs(cases, self.posterior.likelihood, self.score, samples, self.seed)
 
 
-def _over_batch_sizes(look: Callable[[Tensor], _Candidate], shape: tuple[int, ...]) -> list[_Candidate]:
+def _over_batch_sizes(look: Callable[[float], _Candidate]) -> list[_Candidate]:
     """Score every power of four, then candidates around the best, at factors of two and of the square root of two."""
-    looked: list[tuple[Tensor, _Candidate]] = []
-    for power in range(0, LARGEST_LOG2_BATCH_SIZE + 1, 2):
-        log_size = torch.full(shape, float(power), dtype=torch.float64)
-        looked.append((log_size, look(log_size)))
+    looked = {float(power): look(float(power)) for power in range(0, LARGEST_LOG2_BATCH_SIZE + 1, 2)}
     for step in (1.0, 0.5):
-        scores = torch.stack([candidate.score.cpu() for _, candidate in looked])
-        best = torch.stack([log_size for log_size, _ in looked]).gather(0, scores.argmin(0)[None])[0]
+        best = min(looked, key=lambda log_size: looked[log_size].score)
         for log_size in (best - step, best + step):
-            inside = (log_size >= 0) & (log_size <= LARGEST_LOG2_BATCH_SIZE)
-            if bool(inside.any()):
-                found = look(log_size.clamp(0, LARGEST_LOG2_BATCH_SIZE))
-                looked.append((log_size.clamp(0, LARGEST_LOG2_BATCH_SIZE), found))
-    return [candidate for _, candidate in looked]
+            if 0 <= log_size <= LARGEST_LOG2_BATCH_SIZE:
+                looked[log_size] = look(log_size)
+    return list(looked.values())
 
 
-def _warn_at_an_end(chosen: float | Tensor | None, started: float | Tensor | None) -> None:
+def _warn_at_an_end(chosen: float | None, started: float | None) -> None:
     """Warn if the best effective batch size is the smallest or the largest candidate."""
-    if chosen is None or isinstance(chosen, Tensor) or chosen == started:
+    if chosen is None or chosen == started:
         return
     if chosen == 2**LARGEST_LOG2_BATCH_SIZE:
         place, wanted = (
@@ -350,10 +295,8 @@ def _warn_if_worse(sampled: Tensor, alone: Tensor) -> None:
 
 def _guarded(candidates: Sequence[_Candidate], evidence: float) -> _Candidate:
     """Return the best candidate if it is significantly better than the one with the least variation, else that one."""
-    best = min(candidates, key=lambda candidate: float(candidate.score))
-    calmest = max(
-        candidates, key=lambda candidate: 0.0 if candidate.batch_size is None else float(candidate.batch_size)
-    )
+    best = min(candidates, key=lambda candidate: candidate.score)
+    calmest = max(candidates, key=lambda candidate: candidate.batch_size or 0.0)
     if best.rows is None or calmest.rows is None:  # candidates without finite outputs have no scores per example
         return best
     return best if significantly_better(calmest.rows, best.rows, evidence) else calmest

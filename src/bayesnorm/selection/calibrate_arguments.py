@@ -1,13 +1,10 @@
-"""Check the arguments of `calibrate`: where to search the noise and M', groups of networks, and validation data."""
+"""Check the arguments of `calibrate`: where to search the noise and M', and validation data."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Sequence
 from typing import Any
-
-import torch
-from torch import Tensor
 
 from ..arguments import as_number, require_positive
 from ..errors import BayesNormError
@@ -36,19 +33,6 @@ def require_batch_sizes(batch_size: Any) -> bool | list[float] | None:
             f"batch_size must be True, False or several numbers, such as [16, 32, 64], got {batch_size!r}."
         )
     return sizes
-
-
-def require_groups(groups: Sequence[int] | Tensor | None) -> Tensor | None:
-    """Return the group of each network, numbered from 0; None without groups."""
-    if groups is None:
-        return None
-    try:
-        labels = torch.as_tensor(groups if isinstance(groups, Tensor) else [*groups]).cpu()
-    except (TypeError, ValueError, RuntimeError) as error:
-        raise BayesNormError(f"groups must be a whole number for each network, got {groups!r}.") from error
-    if labels.dim() != 1 or labels.is_floating_point() or len(labels) == 0:
-        raise BayesNormError(f"groups must be a whole number for each network, got {groups!r}.")
-    return labels.unique(return_inverse=True)[1]
 
 
 def validation_cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case] | None) -> list[Case]:

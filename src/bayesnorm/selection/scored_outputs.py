@@ -15,7 +15,6 @@ from ..likelihoods.real_targets import RealTargets
 from ..metrics import crps_points, pll_points
 from ..metrics.checks import scored_labels
 from ..metrics.points import mean_over_points
-from ..network import Executable
 from ..posterior import Posterior
 from ..predictive import ClassificationPredictive, Predictive, RegressionPredictive
 from ..predictive.base import as_targets, at_least_single
@@ -48,8 +47,6 @@ class ScoredOutputs:
         score: "crps", "pll" (negative log density) or "nll"; None for the likelihood's default.
         samples: Number of samples.
         seed: Seed of the samples.
-        groups: For posteriors over stacked networks, the group of each network, (E,). Every group has its own noise
-            and score, in which its networks have equal weights. None for one score of all examples.
     """
 
     def __init__(
@@ -59,11 +56,9 @@ class ScoredOutputs:
         score: Score | None,
         samples: int,
         seed: int,
-        groups: Tensor | None = None,
     ) -> None:
-        self.likelihood, self.score_name, self.groups = likelihood, score, groups
+        self.likelihood, self.score_name = likelihood, score
         self.targets = [y for _, _, y in cases]
-        self._group_means: Tensor | None = None
         engine = MonteCarlo(samples)
         self.moments: list[tuple[Tensor, Tensor]] | None = None  # set if they are enough
         self.outputs: list[Tensor] = []
@@ -73,25 +68,14 @@ class ScoredOutputs:
                 self.moments = [(mean.cpu(), variance.cpu()) for mean, variance in self.moments]
         else:
             self.outputs = [at_least_single(engine.outputs(posterior, x, seed)) for posterior, x, _ in cases]
-        if groups is None:  # in a stack, some network may have outputs that are not finite
-            looks = self.outputs if self.moments is None else [torch.stack(pair) for pair in self.moments]
-            for (posterior, x, _), f, (made, _) in zip(cases, looks, self._predictives(likelihood), strict=True):
-                require_finite(posterior, x, f, made)
-        else:
-            shape = tuple(self.outputs[0].shape[1:] if self.moments is None else self.moments[0][0].shape)
-            if len(shape) < 3 or shape[0] != len(groups):
-                raise BayesNormError(
-                    f"groups has {len(groups)} entries, but the outputs have shape {shape}. Pass one entry per network "
-                    "of a stack, whose outputs are (networks, rows, targets)."
-                )
+        looks = self.outputs if self.moments is None else [torch.stack(pair) for pair in self.moments]
+        for (posterior, x, _), f, (made, _) in zip(cases, looks, self._predictives(likelihood), strict=True):
+            require_finite(posterior, x, f, made)
 
     def score(self, likelihood: Likelihood, noise: Tensor | None = None) -> Tensor:
-        """Return the score under a likelihood: one number, one per group, or one per entry of several noises, (D,)."""
+        """Return the score under a likelihood: one number, or one per entry of several noises, (D,)."""
         made = self._predictives(likelihood)
         parts = [score_points(predictive, y, self.score_name) for predictive, y in made]
-        if self.groups is not None:
-            each = torch.stack([mean_over_points(points, seen, each=1).double() for points, seen in parts]).mean(0)
-            return self._averaging(each) @ each
         points = torch.cat([points for points, _ in parts])
         seen = None if parts[0][1] is None else torch.cat([seen for _, seen in parts if seen is not None])
         if noise is not None and noise.dim():
@@ -109,7 +93,7 @@ class ScoredOutputs:
         return rows * (len(rows) / targets)
 
     def best_noise(self, between: Between | None = None, refinements: int = REFINEMENTS) -> tuple[Tensor, Tensor]:
-        """Return the noise with the lowest score, and that score, for each group if there are groups.
+        """Return the noise with the lowest score, and that score.
 
         Args:
             between: The search range; None for the likelihood's range.
@@ -118,14 +102,9 @@ class ScoredOutputs:
         low, high = self._range() if between is None else self._given_range(between)
 
         def objective(level: Tensor) -> Tensor:
-            return self.score(self.with_noise(level), level)
+            return self.score(self.likelihood.with_noise(level), level)
 
-        level, value = minimise_on_log_scale(objective, low, high, refinements=refinements)
-        return level, value
-
-    def with_noise(self, level: Tensor) -> Likelihood:
-        """Return the likelihood with this noise, one number or one per group."""
-        return self.likelihood.with_noise(level if self.groups is None else level[self.groups.to(level.device)])
+        return minimise_on_log_scale(objective, low, high, refinements=refinements)
 
     def _predictives(self, likelihood: Likelihood) -> list[tuple[Any, Any]]:
         if self.moments is None:
@@ -138,25 +117,13 @@ class ScoredOutputs:
         ranges = [self.likelihood.noise_range(f, y) for f, y in zip(outputs, self.targets, strict=True)]
         low = torch.stack([low for low, _ in ranges]).amin(0)
         high = torch.stack([high for _, high in ranges]).amax(0)
-        if self.groups is None:
-            return low, high
-        groups, count = self.groups.to(low.device), int(self.groups.max()) + 1
-        least = low.new_full((count,), torch.inf).scatter_reduce(0, groups, low, "amin")
-        return least, high.new_zeros(count).scatter_reduce(0, groups, high, "amax")
+        return low, high
 
     def _given_range(self, between: Between) -> tuple[Tensor, Tensor]:
         known = (self.outputs if self.moments is None else [mean for mean, _ in self.moments])[0]
-        shape = self.likelihood.noise.shape if self.groups is None else (int(self.groups.max()) + 1,)
+        shape = self.likelihood.noise.shape
         low, high = (known.new_full(shape, end, dtype=torch.float64) for end in between)
         return low, high
-
-    def _averaging(self, like: Tensor) -> Tensor:
-        """Return a matrix that maps one number per network to the mean of each group, (groups, E)."""
-        if self._group_means is None:
-            assert self.groups is not None
-            members = torch.nn.functional.one_hot(self.groups).T.to(like)
-            self._group_means = members / members.sum(1, keepdim=True)
-        return self._group_means
 
 
 def score_points(predictive: Predictive, y: Any, score: Score | None) -> tuple[Tensor, Tensor | None]:
@@ -182,12 +149,11 @@ def score_points(predictive: Predictive, y: Any, score: Score | None) -> tuple[T
 def require_scorable(cases: Sequence[Case], likelihood: Likelihood, score: Score | None, seed: int) -> None:
     """Raise an error if predictions cannot be scored with this score or these targets. It runs two examples per case.
 
-    The outputs of one example are used for all others. Stacks of networks are not checked.
+    The outputs of one example are used for all others.
     """
     for posterior, x, y in cases:
-        if isinstance(posterior.executable, Executable):
-            f = at_least_single(MonteCarlo(1).outputs(posterior, x[:2], seed))[:, :1]
-            score_points(likelihood.predictive(f.expand(1, len(x), *f.shape[2:])), y, score)
+        f = at_least_single(MonteCarlo(1).outputs(posterior, x[:2], seed))[:, :1]
+        score_points(likelihood.predictive(f.expand(1, len(x), *f.shape[2:])), y, score)
 
 
 def mean_score(

@@ -61,9 +61,7 @@ class StackedRows:
         lengths = torch.tensor([len(numbers) for numbers in lists])
         longest = int(lengths.max())
         table = torch.stack([torch.cat([r, r[:1].expand(longest - len(r))]) for r in lists])
-        return cls(
-            x.contiguous(), y.to(x).contiguous(), table.to(x.device), lengths, scales.to(x.device, x.dtype)
-        )
+        return cls(x.contiguous(), y.to(x).contiguous(), table.to(x.device), lengths, scales.to(x.device, x.dtype))
 
     @property
     def mask(self) -> Tensor:

@@ -24,6 +24,7 @@ from .trained_layers import (
     TrainedReLU,
 )
 
+
 class RowLoss(Protocol):
     """A loss of each row, with its gradient in closed form, which avoids the overhead of autograd."""
 

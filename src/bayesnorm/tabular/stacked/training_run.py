@@ -182,8 +182,8 @@ class StackedRun:
             networks = self.active[bad[:, epoch]].tolist()
             raise BayesNormError(
                 f"loss is NaN or infinite in epoch {before + epoch + 1} for networks "
-                f"{networks[:8]}{' and others' if len(networks) > 8 else ''}. Use a smaller learning rate, or standardise "
-                "inputs and targets."
+                f"{networks[:8]}{' and others' if len(networks) > 8 else ''}. Use a smaller learning rate, or "
+                "standardise inputs and targets."
             )
 
     def _tell(self) -> None:
