@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.stacked import Skip
+from bayesnorm.tabular.stacked import Skip
 from bayesnorm.tabular.encodings import PiecewiseLinear, Waves
 from bayesnorm.tabular.networks import encoder_for, network_for, parsed_encoding
 

@@ -7,8 +7,8 @@ import math
 import pytest
 import torch
 
-from bayesnorm.stacked import Stack
-from bayesnorm.stacked.history import Judge
+from bayesnorm.tabular.stacked import Stack
+from bayesnorm.tabular.stacked.history import Judge
 from experiments.networks import paper_mlp
 
 
@@ -44,7 +44,7 @@ def test_groups_are_judged_as_one_by_one(patience, limit):
     """Scores are whole numbers, so that some are equal; every network's bias tells the epoch it was kept at."""
     groups = torch.tensor([2, 0, 1, 2, 1, 0, 2, 3])
     limits = torch.tensor([limit, 20, 20, 20, 20, 20, 20, 20])
-    stack = Stack.of([paper_mlp(2, hidden=(3,), seed=i) for i in range(len(groups))])
+    stack = Stack.from_networks([paper_mlp(2, hidden=(3,), seed=i) for i in range(len(groups))])
     judge, loop = Judge(stack, groups, patience), Loop(groups, patience)
     generator = torch.Generator().manual_seed(7)
     active, trained = torch.arange(len(groups)), torch.zeros(len(groups), dtype=torch.long)

@@ -10,17 +10,17 @@ import pytest
 import torch
 
 import bayesnorm as bn
-from bayesnorm.stacked import Stack, fit_stacked, half_squared_error, passes, train_stacked, training_run
-from bayesnorm.stacked.training_block import Block
+from bayesnorm.tabular.stacked import Block, HalfSquaredError, Stack, passes, training_run
+from experiments.stacked_networks import fit_stacked
 
-from .stacked_networks import data, global_state, task, together
+from .stacked_networks import global_state, task, together, trained
 
 
 @pytest.fixture(autouse=True)
 def _two_cores(monkeypatch):
     """A network or two in a block, two blocks at a time."""
     monkeypatch.setattr(training_run, "FEWEST_TOGETHER", 1)
-    monkeypatch.setitem(passes.PIECE, "cpu", 400)
+    monkeypatch.setitem(passes.BLOCK_NUMBERS, "cpu", 400)
     before = torch.get_num_threads()
     torch.set_num_threads(2)
     yield
@@ -31,16 +31,15 @@ def _two_cores(monkeypatch):
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_where_gradients_are_switched_off(mode, family):
     networks, rows, held_out = task(family)
-    x = data(7, seed=5)[0]
     found = []
-    for made, trained in ((torch.enable_grad, torch.enable_grad), (torch.enable_grad, mode), (mode, mode)):
+    for made, run in ((torch.enable_grad, torch.enable_grad), (torch.enable_grad, mode), (mode, mode)):
         with made():
-            stack = Stack.of(networks)
-        with trained():
-            history = train_stacked(stack, rows, epochs=4, batch_size=16, validation=held_out, evaluate_every=2)
-            posterior = fit_stacked(bn.MCBN(16, states=9), stack, rows)
-            found.append((stack.weights.flat, history.losses, *bn.MonteCarlo(9).moments(posterior, x)))
-            assert torch.is_grad_enabled() == (trained is torch.enable_grad)
+            stack = Stack.from_networks(networks)
+        with run():
+            history = trained(stack, rows, epochs=4, validation=held_out, evaluate_every=2)
+            sampler = fit_stacked(bn.MCBN(16, states=9), stack, rows)
+            found.append((stack.weights.flat, history.losses, *sampler.moments(held_out, 9)))
+            assert torch.is_grad_enabled() == (run is torch.enable_grad)
     for others in found[1:]:
         assert all(torch.equal(one, other) for one, other in zip(found[0], others, strict=True))
 
@@ -48,10 +47,10 @@ def test_where_gradients_are_switched_off(mode, family):
 def test_a_stack_made_without_gradients_can_be_trained_with_them():
     networks, rows, _ = task(counts=(90, 90))
     with torch.inference_mode():
-        stack = Stack.of(networks)
+        stack = Stack.from_networks(networks)
         part = stack.take(torch.tensor([1, 0]))
     for each in (stack, part):
-        train_stacked(each, rows, epochs=1, batch_size=16)
+        trained(each, rows, epochs=1)
         assert each.tracked.tolist() == [5, 5]
 
 
@@ -94,14 +93,14 @@ def test_an_error_in_one_block_stops_the_others(monkeypatch):
 
 
 def test_a_loss_that_breaks_is_told_at_once():
-    """As an error of the caller's own function would be."""
     networks, rows, _ = task(counts=(90, 90))
     numbers = itertools.count(1)
 
-    def loss(f, y):
-        if next(numbers) > 20:
-            raise ZeroDivisionError
-        return half_squared_error(f, y)
+    class Breaks(HalfSquaredError):
+        def with_slope(self, f, y):
+            if next(numbers) > 20:
+                raise ZeroDivisionError
+            return super().with_slope(f, y)
 
     with pytest.raises(ZeroDivisionError):
-        together(networks, rows, epochs=1_000_000, loss=loss)
+        together(networks, rows, epochs=1_000_000, loss=Breaks())

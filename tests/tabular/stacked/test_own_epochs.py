@@ -6,11 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from bayesnorm.stacked import Stack, train_stacked, training_run
-from bayesnorm.stacked.training_block import Block
+from bayesnorm.tabular.stacked import Block, Stack, fastest_block, training_run
 
-from ..marks import takes_long
-from .stacked_networks import COUNTS, DECAYS, SEEDS, alone, furthest, own, task, together
+from ...marks import takes_long
+from .stacked_networks import COUNTS, DECAYS, SEEDS, alone, furthest, own, task, together, trained
 
 LIMITS = [7, 3, 12, 7, 10]
 
@@ -27,10 +26,10 @@ def apart(monkeypatch):
 
 def by_itself(networks, rows, i, **options):
     """One network in a stack of its own."""
-    stack = Stack.of([networks[i]])
+    stack = Stack.from_networks([networks[i]])
     member = torch.tensor([i])
-    options = {"batch_size": 16, "seed": SEEDS[i], "weight_decay": DECAYS[i], **options}
-    return stack, train_stacked(stack, rows.take(member), **options)
+    options = {"seeds": [SEEDS[i]], "weight_decay": [DECAYS[i]], **options}
+    return stack, trained(stack, rows.take(member), **options)
 
 
 def same_bits(stack, i, expected):
@@ -50,15 +49,6 @@ def test_each_network_stops_at_its_own_epoch(family, apart):
         expected, told = by_itself(networks, rows, i, epochs=limit)
         assert same_bits(stack, i, expected)
         assert torch.equal(history.losses[i, :limit], told.losses[0])
-
-
-@pytest.mark.parametrize("form", [torch.tensor, np.array, tuple])
-def test_numbers_of_epochs_in_other_forms(form):
-    networks, rows, _ = task(dtype=torch.float64)
-    stack, history = together(networks, rows, epochs=form(LIMITS))
-    assert history.stopped.tolist() == LIMITS
-    for i, limit in enumerate(LIMITS):
-        assert furthest(stack.network(i), alone(networks[i], rows, i, epochs=limit)[0]) < 1e-9
 
 
 @pytest.mark.parametrize("family", ["batch norm", "dropout"])
@@ -184,13 +174,13 @@ def test_networks_that_are_over_stay_as_they_were_where_blocks_go_on(monkeypatch
 
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
-@pytest.mark.parametrize("capture", [True, False])
-def test_on_a_gpu(capture):
+@pytest.mark.parametrize("choose_block", [fastest_block, lambda *_: Block])
+def test_on_a_gpu(choose_block):
     """The first network to leave does so from a block that stays, the others from one that is packed anew."""
     networks, rows, _ = task("batch norm", torch.float64)
     limits = [9, 9, 12, 4, 9]
     expected, told = together(networks, rows, epochs=limits)
-    stack, history = together([each.cuda() for each in networks], rows, epochs=limits, capture=capture)
+    stack, history = together([each.cuda() for each in networks], rows, epochs=limits, choose_block=choose_block)
     assert history.stopped.tolist() == limits
     for i in range(5):
         assert furthest(stack.network(i).cpu(), expected.network(i)) < 1e-8

@@ -5,19 +5,18 @@ from __future__ import annotations
 import pytest
 import torch
 
-import bayesnorm as bn
-from bayesnorm.metrics import rmse
-from bayesnorm.stacked import Stack, passes, stacked_outputs, stacked_point, train_stacked
+from bayesnorm.tabular.stacked import Stack, passes, stacked_outputs
+from experiments.stacked_networks import in_target_units
 
-from .stacked_networks import COUNTS, FAMILIES, INPUTS, RATES, furthest, own, task, together
+from .stacked_networks import COUNTS, FAMILIES, RATES, furthest, own, task, together, trained
 
 
 def test_there_and_back():
     networks, rows, _ = task("mixed")
-    stack = Stack.of(networks)
+    stack = Stack.from_networks(networks)
     assert all(furthest(stack.network(i), network) == 0 for i, network in enumerate(networks))
     assert [stack.network(i).get_submodule("4.0").p for i in range(5)] == RATES
-    train_stacked(stack, rows, epochs=2, batch_size=16)
+    trained(stack, rows, epochs=2)
     for i in range(5):
         network = stack.network(i)
         assert int(network[0].num_batches_tracked) == 2 * (COUNTS[i] // 16)
@@ -26,22 +25,20 @@ def test_there_and_back():
     assert furthest(stack.take(torch.tensor([2, 0])).network(0), stack.network(2)) == 0
 
 
-@pytest.mark.parametrize("piece", [passes.PIECE["cpu"], 64])
+@pytest.mark.parametrize("piece", [passes.BLOCK_NUMBERS["cpu"], 64])
 @pytest.mark.parametrize("family", FAMILIES)
 def test_predictions_are_the_networks_own(family, piece, monkeypatch):
-    monkeypatch.setitem(passes.PIECE, "cpu", piece)
+    monkeypatch.setitem(passes.BLOCK_NUMBERS, "cpu", piece)
     networks, rows, held_out = task(family)
     stack, _ = together(networks, rows, epochs=2)
-    x = torch.randn(5, 9, INPUTS)
-    point = stacked_point(stack, rows, bn.Gaussian(missing=True))
-    errors = rmse(point.predict(held_out), held_out.own_targets, each=1)
+    point = in_target_units(stack, rows).point(held_out)
+    joined = held_out.unpadded(point[None])[0].split(held_out.lengths.tolist())
     with torch.no_grad():
         for i in range(5):
             alone = stack.network(i)
-            torch.testing.assert_close(stacked_outputs(stack, x[0])[i], alone(x[0]))
-            torch.testing.assert_close(stacked_outputs(stack, x)[i], alone(x[i]))
-            values, targets = own(held_out, i)
+            values, _ = own(held_out, i)
             f = alone(values)
             torch.testing.assert_close(stacked_outputs(stack, held_out)[i, : len(values)], f)
-            error = (f - targets).square().mean().sqrt().double() * held_out.scales.y_std[i]
-            torch.testing.assert_close(errors[i], error[0], check_dtype=False)
+            expected = f.double() * rows.scales.y_std[i] + rows.scales.y_mean[i]
+            torch.testing.assert_close(point[i, : len(values)], expected, rtol=1e-5, atol=1e-5)
+            torch.testing.assert_close(joined[i], expected, rtol=1e-5, atol=1e-5)

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import dataclasses
 import math
 
 import numpy as np
@@ -13,10 +14,20 @@ from torch.nn.functional import cross_entropy, mse_loss
 
 import bayesnorm as bn
 from bayesnorm.errors import BayesNormError
-from bayesnorm.stacked import Stack, StackedRows, fit_stacked, half_squared_error, train_stacked, training_run
-from bayesnorm.stacked.bundle import Bundle
-from bayesnorm.stacked.training_block import Block, Settings
+from bayesnorm.tabular.stacked import (
+    Block,
+    Bundle,
+    ClassNLL,
+    HalfSquaredError,
+    Settings,
+    Stack,
+    fastest_block,
+    train_stacked,
+    training_run,
+)
+from bayesnorm.training import train
 from experiments.networks import paper_mlp
+from experiments.stacked_networks import fit_stacked, standardised_rows
 
 from .stacked_networks import (
     COUNTS,
@@ -31,6 +42,7 @@ from .stacked_networks import (
     own,
     task,
     together,
+    trained,
 )
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
@@ -98,7 +110,7 @@ def test_a_group_stops_by_the_mean_of_its_scores():
     scores = [[1.0, 3.0, 9.0, 9.0], [3.0, 1.0, 8.0, 8.0], [0.0, 5.0, 7.0, 7.0], [0.0, 6.0, 6.0, 6.0], [9.0] * 4]
     evaluate, asked = scripted(scores)
     stack, history = together(
-        networks, rows, epochs=14, evaluate=evaluate, evaluate_every=3, patience=2, groups=[7, 7, 2, 2]
+        networks, rows, epochs=14, evaluate=evaluate, evaluate_every=3, patience=2, groups=[1, 1, 0, 0]
     )
     assert asked == [[0, 1, 2, 3]] * 4 + [[2, 3]]
     assert history.stopped.tolist() == [12, 12, 14, 14], "the last epoch has a score too"
@@ -148,21 +160,17 @@ def test_a_loss_of_your_own():
     x, y = data(dtype=torch.float64)
     labels = (y[:, 0] > 0).long() + (y[:, 0] > 8).long()
     networks = [paper_mlp(INPUTS, 3, (8,), seed=i).double() for i in range(2)]
-    stack = Stack.of(networks)
-    rows = StackedRows.of(x, labels, networks=2)
+    stack = Stack.from_networks(networks)
+    rows = standardised_rows(x, labels.to(x), [torch.arange(len(x))] * 2)
+    one = torch.ones(2, 1, dtype=x.dtype)
+    rows = dataclasses.replace(rows, scales=dataclasses.replace(rows.scales, y_mean=0 * one, y_std=one))
 
-    def loss(f, y):
-        return cross_entropy(f.flatten(0, 1), y.flatten(), reduction="none").view(y.shape)
-
-    history = train_stacked(
-        stack, rows, epochs=5, batch_size=16, loss=loss, seed=SEEDS[:2], weight_decay=1e-3, validation=rows
-    )
+    train_stacked(stack, rows, epochs=5, batch_size=16, loss=ClassNLL(), seeds=SEEDS[:2], weight_decay=[1e-3] * 2)
     for i in range(2):
-        expected, told = alone(
-            networks[i], rows, i, epochs=5, loss=cross_entropy, weight_decay=1e-3, validation=(x, labels)
-        )
+        expected = copy.deepcopy(networks[i])
+        options = {"epochs": 5, "batch_size": 16, "seed": SEEDS[i], "weight_decay": 1e-3}
+        train(expected, rows.inputs()[i], labels, loss=cross_entropy, **options)
         assert furthest(stack.network(i), expected) < 1e-10
-        assert int(history.epochs[i]) == told.epochs
 
 
 def test_progress_is_told_to_the_end():
@@ -192,13 +200,13 @@ def test_a_network_that_breaks_is_named():
 
 def test_half_the_squared_error():
     f, y = torch.randn(3, 5, 2), torch.randn(3, 5, 2)
-    torch.testing.assert_close(half_squared_error(f, y).mean(1)[1], 0.5 * mse_loss(f[1], y[1]))
+    torch.testing.assert_close(HalfSquaredError()(f, y).mean(1)[1], 0.5 * mse_loss(f[1], y[1]))
 
 
 @CUDA
-@pytest.mark.parametrize("capture", [True, False])
+@pytest.mark.parametrize("choose_block", [fastest_block, lambda *_: Block])
 @pytest.mark.parametrize("family", ["batch norm", "mixed"])
-def test_on_a_gpu(family, capture):
+def test_on_a_gpu(family, choose_block):
     networks, rows, held_out = task(family, torch.float64)
     for each in networks:
         for module in each.modules():
@@ -206,12 +214,12 @@ def test_on_a_gpu(family, capture):
                 module.p = 0.0  # a GPU samples other masks
     options = {"epochs": 20, "evaluate_every": 2, "patience": 2, "validation": held_out, "learning_rate": 0.02}
     expected, told = together(networks, rows, **options)
-    found, history = together([each.cuda() for each in networks], rows, capture=capture, **options)
+    found, history = together([each.cuda() for each in networks], rows, choose_block=choose_block, **options)
     assert history.epochs.tolist() == told.epochs.tolist()
     for i in range(5):
         assert furthest(found.network(i).cpu(), expected.network(i)) < 1e-8
     f, exact = (
-        bn.MonteCarlo(8).outputs(fit_stacked(bn.MCBN(16, states=8), stack, rows), held_out)
+        fit_stacked(bn.MCBN(16, states=8), stack, rows).outputs(held_out, 8)
         for stack in (found, expected)
     )
     torch.testing.assert_close(f.cpu(), exact)
@@ -221,9 +229,9 @@ def test_on_a_gpu(family, capture):
 def test_masks_of_training_on_a_gpu():
     """The mean and the variance of what dropout multiplies with: 1 and p / (1 - p)."""
     networks, rows, _ = task("dropout")
-    stack = Stack.of([each.cuda() for each in networks])
+    stack = Stack.from_networks([each.cuda() for each in networks])
     before = torch.cuda.get_rng_state()
-    settings = Settings(16, 1e-3, half_squared_error, torch.zeros(5), [0] * 5)
+    settings = Settings(16, 1e-3, HalfSquaredError(), torch.zeros(5), [0] * 5)
     moments = Bundle(stack.weights.shapes, 5, stack.weights.flat)
     same = torch.tensor([0, 1, 3])
     block = Block(same, stack, moments, moments, 0, rows.to(stack.device, stack.dtype), settings, {})
@@ -238,5 +246,5 @@ def test_masks_of_training_on_a_gpu():
         kept = pytest.approx(1 / (1 - rate))
         assert all(value in (0.0, kept) for value in factors[i].unique().tolist())
     torch.cuda.set_rng_state(before)
-    train_stacked(stack, rows, epochs=2, batch_size=16)
+    trained(stack, rows, epochs=2)
     assert torch.equal(torch.cuda.get_rng_state(), before)

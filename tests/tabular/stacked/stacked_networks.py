@@ -9,9 +9,10 @@ import torch
 from torch import nn
 from torch.nn.functional import mse_loss
 
-from bayesnorm.stacked import Skip, Stack, StackedRows, train_stacked
+from bayesnorm.tabular.stacked import HalfSquaredError, Skip, Stack, stacked_outputs, train_stacked
 from bayesnorm.training import train
 from experiments.networks import paper_mlp
+from experiments.stacked_networks import standardised_rows
 
 INPUTS = 4
 COUNTS = 90, 90, 75, 90, 90
@@ -33,17 +34,17 @@ def mixed(rate, seed):
     """All kinds of layers, in an unusual order, nested."""
     torch.manual_seed(seed)
     inner = nn.Sequential(
-        nn.LeakyReLU(0.1, inplace=True), nn.Linear(12, 10, bias=False), nn.BatchNorm1d(10, momentum=0.3)
+        nn.ReLU(), nn.Linear(12, 10, bias=False), nn.BatchNorm1d(10, momentum=0.3)
     )
-    head = nn.Sequential(nn.Dropout(rate), nn.Tanh(), nn.Linear(10, 1))
-    return nn.Sequential(nn.BatchNorm1d(INPUTS), nn.Linear(INPUTS, 12), nn.GELU(), inner, head)
+    head = nn.Sequential(nn.Dropout(rate), nn.ReLU(), nn.Linear(10, 1))
+    return nn.Sequential(nn.BatchNorm1d(INPUTS), nn.Linear(INPUTS, 12), nn.ReLU(), inner, head)
 
 
 def skipping(rate, seed):
     """Ways around layers, one inside another."""
     torch.manual_seed(seed)
     inner = Skip(nn.Linear(10, 10, bias=False), nn.BatchNorm1d(10), nn.ReLU())
-    outer = Skip(nn.Linear(10, 10), nn.Dropout(rate), inner, nn.Tanh())
+    outer = Skip(nn.Linear(10, 10), nn.Dropout(rate), inner, nn.ReLU())
     return nn.Sequential(nn.Linear(INPUTS, 10, bias=False), nn.BatchNorm1d(10), nn.ReLU(), outer, nn.Linear(10, 1))
 
 
@@ -63,8 +64,8 @@ def task(family="batch norm", dtype=torch.float32, counts=COUNTS):
     generator = torch.Generator().manual_seed(1)
     x, y = data(dtype=dtype)
     picked = [torch.randperm(100, generator=generator) for _ in counts]
-    rows = StackedRows.of(x, y, [p[:n] for p, n in zip(picked, counts, strict=True)], standardise=True)
-    held_out = StackedRows.of(x, y, [p[n:] for p, n in zip(picked, counts, strict=True)], standardise=rows.scales)
+    rows = standardised_rows(x, y, [p[:n] for p, n in zip(picked, counts, strict=True)])
+    held_out = standardised_rows(x, y, [p[n:] for p, n in zip(picked, counts, strict=True)], rows.scales)
     return networks, rows, held_out
 
 
@@ -100,10 +101,23 @@ def alone(network, rows, i, **options):
 
 
 def together(networks, rows, **options):
-    stack = Stack.of(networks)
     count = len(networks)
-    options = {"batch_size": 16, "seed": SEEDS[:count], "weight_decay": DECAYS[:count], **options}
-    return stack, train_stacked(stack, rows, **options)
+    options = {"batch_size": 16, "seeds": SEEDS[:count], "weight_decay": DECAYS[:count], **options}
+    stack = Stack.from_networks(networks)
+    return stack, trained(stack, rows, **options)
+
+
+def trained(stack, rows, validation=None, loss=HalfSquaredError(), **options):
+    """Train a stack; the loss on `validation` is the score."""
+
+    def evaluate(now, members):
+        held_out = validation.take(members)
+        return held_out.mean(loss(stacked_outputs(now, held_out), held_out.targets()))
+
+    if validation is not None:
+        validation = validation.to(stack.device, stack.dtype)
+        options["evaluate"] = evaluate
+    return train_stacked(stack, rows, **{"loss": loss, "seeds": [0] * len(stack), "batch_size": 16, **options})
 
 
 def furthest(model, expected):
@@ -116,4 +130,3 @@ def global_state():
     return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), torch.get_num_threads()  # noqa: NPY002
 
 
-X, Y = data(40)
