@@ -19,6 +19,7 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, Self
 
 import torch
+from bayesnorm.stacked import StackedEnsemble, fit_stacked, learned_posterior
 
 import bayesnorm
 import experiments
@@ -29,7 +30,6 @@ from bayesnorm.methods import MCBN, MNF, BayesByBackprop, GaussianBN, Stochastic
 from bayesnorm.posterior import BatchNormPosterior, Empirical, LowRankGaussian, VariationalPosterior, mask_seeds
 from bayesnorm.predictive import GaussianPredictive, RegressionPredictive
 from bayesnorm.selection import calibrate
-from bayesnorm.stacked import StackedEnsemble, fit_stacked, learned_posterior
 from bayesnorm.theory import kl_divergence
 from experiments.uci import unit, weights
 from experiments.uci.presets import PRESETS, Preset

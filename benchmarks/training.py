@@ -21,10 +21,11 @@ import torch
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
-from bayesnorm.stacked import Stack, StackedRows, train_stacked
+from bayesnorm.tabular.stacked import HalfSquaredError, Stack, train_stacked
 from bayesnorm.training import train
 from experiments.machine import machine
 from experiments.networks import paper_dropout_mlp, paper_mlp
+from experiments.stacked_networks import choose_block, standardised_rows
 
 ROWS, INPUTS, BATCH_SIZE, RATE = 324, 13, 32, 0.05
 """The size of a fold of the Boston set."""
@@ -63,16 +64,18 @@ def alone(family: str, device: str, epochs: int) -> float:
 
 def stacked(family: str, device: str, networks: int, epochs: int) -> float:
     """Return the steps of single networks per second; rows, weight decay and seed differ between networks."""
-    stack = Stack.of([FAMILIES[family](i).to(device) for i in range(networks)])
+    stack = Stack.from_networks([FAMILIES[family](i).to(device) for i in range(networks)])
     generator = torch.Generator().manual_seed(1)
     rows = [torch.randperm(ROWS, generator=generator) for _ in range(networks)]
     history = train_stacked(
         stack,
-        StackedRows.of(*data(device), rows, standardise=True),
+        standardised_rows(*data(device), rows),
         epochs=epochs,
         batch_size=BATCH_SIZE,
         weight_decay=torch.logspace(-1, -15, networks).tolist(),
-        seed=[i % 5 for i in range(networks)],
+        loss=HalfSquaredError(),
+        seeds=[i % 5 for i in range(networks)],
+        choose_block=choose_block,
     )
     if device == "cuda":
         torch.cuda.synchronize()

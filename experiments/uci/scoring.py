@@ -106,8 +106,7 @@ class Asked:
             else:
                 predictive = self.matched(precision)
                 points = predictive.crps(self.y)
-            _, seen = predictive.observed(self.y)
-            return self.per_split_mean(network_means(points, seen).double().cpu())
+            return self.per_split_mean(network_means(points, ~self.y.isnan()).double().cpu())
 
         noise, value = minimise_on_log_scale(objective, low, high, refinements=REFINEMENTS)
         return 1 / noise, value

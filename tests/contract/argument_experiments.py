@@ -8,10 +8,6 @@ from pathlib import Path
 
 import torch
 from argument_kinds import FROM_1, LEAST_2, Call, accepted, number, seed, whole
-from counted_networks import X, Y
-
-import bayesnorm as bn
-from bayesnorm import metrics
 from bayesnorm.stacked import (
     Stack,
     StackedEnsemble,
@@ -21,6 +17,10 @@ from bayesnorm.stacked import (
     stacked_statistics,
     train_stacked,
 )
+from counted_networks import X, Y
+
+import bayesnorm as bn
+from bayesnorm import metrics
 from experiments.bench import Store, run_local
 from experiments.networks import paper_dropout_mlp, paper_mlp
 from experiments.toy_regression import toy_regression

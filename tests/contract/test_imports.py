@@ -25,7 +25,6 @@ ROOMS = [
     "selection",
     "shift",
     "compression",
-    "stacked",
     "active",
     "tabular",
     "plots",
@@ -61,7 +60,7 @@ EXTERNAL = {
 }
 """Third-party packages that these rooms may import; elsewhere, what an extra brings."""
 
-STILL_BYPASSING = {"likelihoods", "engines", "metrics", "selection", "stacked", "tabular"}
+STILL_BYPASSING = {"likelihoods", "engines", "metrics", "selection", "tabular"}
 """Packages that still import from inside other packages, not through their `__init__`."""
 
 EXTRAS = ("sklearn", "pandas", "typer", "rich", "matplotlib", "jinja2", "PIL", "ray", "onnx", "torchmetrics")

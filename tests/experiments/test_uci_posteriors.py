@@ -7,13 +7,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
+from bayesnorm.stacked import Stack, StackedRows, stacked_moments, train_stacked
 from torch.distributions import Normal
 
 import bayesnorm as bn
 from bayesnorm.network import UnitMoments, collect_moments, mini_batches
 from bayesnorm.posterior import Empirical
 from bayesnorm.selection import select_batch_size
-from bayesnorm.stacked import Stack, StackedRows, stacked_moments, train_stacked
 from bayesnorm.theory import kl_divergence, unit_gaussians, weight_decay_prior
 from experiments.networks import paper_mlp
 from experiments.uci.posteriors import BN_DRAWN, ELBO_ROWS, MULTIPLES, RANK, batchnorm_posteriors, elbos

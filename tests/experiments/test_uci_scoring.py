@@ -7,13 +7,13 @@ import math
 
 import pytest
 import torch
+from bayesnorm.stacked import StackedRows
+from experiments.uci.asking import keeping
 from torch import Tensor
 from torch.distributions import Normal
 
 import bayesnorm as bn
 from bayesnorm.posterior import Posterior
-from bayesnorm.stacked import StackedRows
-from experiments.uci.asking import keeping
 from experiments.uci.scoring import Asked, Noise, scores
 
 ROWS, DRAWS, SPLITS = 60, 7, 2

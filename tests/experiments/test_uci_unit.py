@@ -11,12 +11,12 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
+from bayesnorm.stacked import StackedExecutable
 from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
 from bayesnorm import metrics
 from bayesnorm.posterior import Empirical
-from bayesnorm.stacked import StackedExecutable
 from bayesnorm.training import train
 from benchmarks.package_profile import FUNCTIONS, MUST_RUN, Ran
 from experiments.networks import paper_dropout_mlp, paper_mlp

@@ -9,9 +9,9 @@ import torch
 from torch import nn
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.tabular.stacked import Skip
 from bayesnorm.tabular.encodings import PiecewiseLinear, Waves
 from bayesnorm.tabular.networks import encoder_for, network_for, parsed_encoding
+from bayesnorm.tabular.stacked import Skip
 
 
 def test_layers_of_one_width_have_a_way_around_them():

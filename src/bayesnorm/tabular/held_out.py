@@ -109,7 +109,9 @@ class HeldOut:
             return {f"{name}.seed": seeds for name, seeds in mask_seeds(rates, self.samples, seed).items()}
         fitted = batchnorm_method(method, self.setting.batch_size, self.samples)
         seeds = [seed] * len(self.stack)
-        collected = stacked_statistics(self.stack, self._rows(self.learned), fitted.batch_size, fitted.states, seeds)
+        collected = stacked_statistics(
+            self.stack, self._rows(self.learned), self.setting.batch_size, fitted.states, seeds
+        )
         posterior: Any = BatchNormPosterior(self._executable, self.likelihood, **fitted.learned(collected))  # type: ignore[arg-type]
         states = (posterior if size is None else posterior.at_batch_size(size)).sample(self.samples, seed)
         late = self.stack.norms[-LATE_LAYERS].name

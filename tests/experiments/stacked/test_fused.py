@@ -7,11 +7,6 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
-
-import bayesnorm as bn
-from bayesnorm.errors import BayesNormWarning
-from bayesnorm.posterior import coordinates
 from bayesnorm.stacked import (
     Stack,
     StackedRows,
@@ -24,6 +19,11 @@ from bayesnorm.stacked import (
 from bayesnorm.stacked.fused import fused_block, fused_passes
 from bayesnorm.stacked.fused.fused_block import FusedBlock
 from bayesnorm.stacked.fused.shape import shape_of
+from torch import nn
+
+import bayesnorm as bn
+from bayesnorm.errors import BayesNormWarning
+from bayesnorm.posterior import coordinates
 from experiments.networks import paper_dropout_mlp, paper_mlp
 
 DEVICE = "cuda"

@@ -6,13 +6,13 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from torch import nn
-
-import bayesnorm as bn
 from bayesnorm.stacked import Stack, StackedRows, fit_stacked, half_squared_error
 from bayesnorm.stacked.fused import fused_block, fused_passes
 from bayesnorm.stacked.fused.fused_block import trains
 from bayesnorm.stacked.fused.shape import block_rows, fitting, shape_of
+from torch import nn
+
+import bayesnorm as bn
 from experiments.networks import paper_dropout_mlp, paper_mlp
 
 

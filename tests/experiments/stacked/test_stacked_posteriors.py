@@ -6,9 +6,6 @@ import dataclasses
 
 import pytest
 import torch
-
-import bayesnorm as bn
-from bayesnorm.posterior import Empirical, coordinates
 from bayesnorm.stacked import (
     StackedEnsemble,
     StackedExecutable,
@@ -19,6 +16,9 @@ from bayesnorm.stacked import (
     stacked_point,
     stacked_statistics,
 )
+
+import bayesnorm as bn
+from bayesnorm.posterior import Empirical, coordinates
 
 from .stacked_networks import SEEDS, data, in_target_units, network_in_target_units, own, task, together
 

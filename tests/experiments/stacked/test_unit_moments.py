@@ -4,12 +4,12 @@ from __future__ import annotations
 
 import pytest
 import torch
+from bayesnorm.stacked import Stack, StackedExecutable, StackedRows, learned_posterior, stacked_moments, train_stacked
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError
 from bayesnorm.likelihoods import Gaussian
 from bayesnorm.network import UnitMoments
-from bayesnorm.stacked import Stack, StackedExecutable, StackedRows, learned_posterior, stacked_moments, train_stacked
 from bayesnorm.theory import central_limit, unit_gaussians
 from experiments.networks import paper_mlp
 

@@ -33,9 +33,7 @@ def dropout(rate, seed):
 def mixed(rate, seed):
     """All kinds of layers, in an unusual order, nested."""
     torch.manual_seed(seed)
-    inner = nn.Sequential(
-        nn.ReLU(), nn.Linear(12, 10, bias=False), nn.BatchNorm1d(10, momentum=0.3)
-    )
+    inner = nn.Sequential(nn.ReLU(), nn.Linear(12, 10, bias=False), nn.BatchNorm1d(10, momentum=0.3))
     head = nn.Sequential(nn.Dropout(rate), nn.ReLU(), nn.Linear(10, 1))
     return nn.Sequential(nn.BatchNorm1d(INPUTS), nn.Linear(INPUTS, 12), nn.ReLU(), inner, head)
 
@@ -128,5 +126,3 @@ def furthest(model, expected):
 
 def global_state():
     return torch.get_rng_state().tolist(), np.random.get_state()[1].tolist(), torch.get_num_threads()  # noqa: NPY002
-
-

@@ -218,10 +218,7 @@ def test_on_a_gpu(family, choose_block):
     assert history.epochs.tolist() == told.epochs.tolist()
     for i in range(5):
         assert furthest(found.network(i).cpu(), expected.network(i)) < 1e-8
-    f, exact = (
-        fit_stacked(bn.MCBN(16, states=8), stack, rows).outputs(held_out, 8)
-        for stack in (found, expected)
-    )
+    f, exact = (fit_stacked(bn.MCBN(16, states=8), stack, rows).outputs(held_out, 8) for stack in (found, expected))
     torch.testing.assert_close(f.cpu(), exact)
 
 
