@@ -7,16 +7,12 @@ import math
 
 import pytest
 import torch
-from bayesnorm.stacked import StackedRows
-from experiments.uci.asking import keeping
-from torch import Tensor
 from torch.distributions import Normal
 
-import bayesnorm as bn
-from bayesnorm.posterior import Posterior
-from experiments.uci.scoring import Asked, Noise, scores
+from bayesnorm import metrics
+from experiments.uci.scoring import Asked, Noise, for_each, scores
 
-ROWS, DRAWS, SPLITS = 60, 7, 2
+SAMPLES, SPLITS = 7, 2
 LENGTHS = 20, 13, 17, 20
 """Rows of the folds of two splits: the first two are one split's."""
 
@@ -26,57 +22,33 @@ EXACT = {"rtol": 1e-9, "atol": 1e-9}
 
 
 class Outputs:
-    """Stands for networks: gives outputs that are known, (T, E, n, 1), or their moments, and counts how often."""
+    """Stands for networks: returns fixed outputs, (T, E, n, 1), or their moments, and counts the calls."""
 
-    device = torch.device("cpu")
+    def __init__(self, f):
+        self.f, self.runs, self.moments_computed = f, 0, 0
 
-    def __init__(self, f: Tensor) -> None:
-        self.f, self.runs, self.moments_taken = f, 0, 0
-
-    def input(self, x, name="x"):
-        return x
-
-    def run(self, states, x, **_):
+    def outputs(self, n):
         self.runs += 1
-        return self.f[states["draw"]]
+        return self.f[:n]
 
-    def moments(self, states, x):
-        self.moments_taken += 1
-        f = self.f[states["draw"]]
-        return f.mean(0), f.var(0, correction=0)
-
-
-@dataclasses.dataclass(frozen=True, eq=False)
-class Known(Posterior):
-    """A posterior whose samples are its outputs, one after the other."""
-
-    def sample(self, n, seed=0):
-        return {"draw": torch.arange(n)}
-
-    def tensors(self):
-        return {}
-
-    def config(self):
-        return {}
-
-    @classmethod
-    def restored(cls, *_):
-        raise NotImplementedError
+    def moments(self, n):
+        self.moments_computed += 1
+        return self.f[:n].mean(0), self.f[:n].var(0, correction=0)
 
 
-def task(dtype=torch.float64):
-    """Targets about 40, and outputs about them with errors of 2 and samples that differ by 1.5; both in lists."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(ROWS, 2, generator=generator, dtype=dtype)
-    y = 40 + 5 * torch.randn(ROWS, generator=generator, dtype=dtype)
-    picked = [torch.randperm(ROWS, generator=generator)[:n] for n in LENGTHS]
-    rows = StackedRows.of(x, y, picked, standardise=True)
-    f = torch.full((DRAWS, len(LENGTHS), max(LENGTHS), 1), 1e3, dtype=dtype)  # far off where there is no row
-    for i, (numbers, n) in enumerate(zip(picked, LENGTHS, strict=True)):
-        error = 2 * torch.randn(n, generator=generator, dtype=dtype)
-        f[:, i, :n, 0] = y[numbers] + error + 1.5 * torch.randn(DRAWS, n, generator=generator, dtype=dtype)
-    asked = Asked.of_stack(Known(Outputs(f), bn.Gaussian()), rows, DRAWS, SPLITS)
-    return asked, [f[:, i, :n, 0].double() for i, n in enumerate(LENGTHS)], [y[numbers].double() for numbers in picked]
+def task():
+    """Targets about 40, and outputs about them with errors of 2 and samples that differ by 1.5; both also in lists."""
+    generator = torch.Generator().manual_seed(1)
+    targets = [40 + 5 * torch.randn(n, generator=generator, dtype=torch.float64) for n in LENGTHS]
+    y = torch.full((len(LENGTHS), max(LENGTHS), 1), math.nan, dtype=torch.float64)
+    f = torch.full((SAMPLES, *y.shape), 1e3, dtype=torch.float64)  # far off where there is no row
+    for i, (own, n) in enumerate(zip(targets, LENGTHS, strict=True)):
+        y[i, :n, 0] = own
+        error = 2 * torch.randn(n, generator=generator, dtype=torch.float64)
+        f[:, i, :n, 0] = own + error + 1.5 * torch.randn(SAMPLES, n, generator=generator, dtype=torch.float64)
+    networks = Outputs(f)
+    asked = Asked.from_outputs(networks.outputs, y, SAMPLES, SPLITS)
+    return asked, networks, [f[:, i, :n, 0] for i, n in enumerate(LENGTHS)], targets
 
 
 def plain_crps(mean, var, y):
@@ -129,7 +101,7 @@ def known_noise(splits=SPLITS):
 
 
 def test_scores_are_the_papers():
-    asked, outputs, targets = task()
+    asked, _, outputs, targets = task()
     noise = known_noise()
     found = scores(asked, noise)
     assert len(found["coverage_95"].unique()) > 1, "some rows are outside"
@@ -142,67 +114,50 @@ def test_scores_are_the_papers():
 
 
 def test_one_network_scores_as_in_a_stack():
-    asked, outputs, targets = task()
+    asked, _, outputs, targets = task()
     together = scores(asked, known_noise())
-    f, y = outputs[1][..., None], targets[1][:, None]
-    alone = Asked(keeping(Known(Outputs(f), bn.Gaussian()), whole=True), torch.zeros(len(y), 2), y, DRAWS, 1)
-    assert (alone.each, alone.networks, alone.groups) == (0, 1, None)
+    f, y = outputs[1][:, None, :, None], targets[1][None, :, None]
+    alone = Asked.from_outputs(lambda n: f[:n], y, SAMPLES, 1)
+    assert alone.networks == 1
     for name, value in scores(alone, known_noise(1)).items():
         torch.testing.assert_close(value, together[name][1:2], **EXACT, msg=name)
-    in_a_stack = Asked.of_stack(Known(Outputs(f[:, None]), bn.Gaussian()), StackedRows.of(f[:1], y[None]), DRAWS, 1)
-    found, expected = Noise.chosen(alone, BETWEEN), Noise.chosen(in_a_stack, BETWEEN)
-    for name in ("crps", "pll", "constant_crps", "constant_pll", "cv_crps"):
-        torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=1e-6, atol=0)
 
 
 def test_moments_alone_give_what_needs_no_samples():
-    asked, _, _ = task()
-    networks = asked.posterior.executable.executable
-    of_moments = Asked.of_stack(Known(networks, bn.Gaussian()), asked.x, DRAWS, SPLITS, whole=False)
+    asked, networks, _, _ = task()
+    of_moments = Asked(None, networks.moments, asked.y, SAMPLES, SPLITS)
     without_pll = Noise.chosen(of_moments, BETWEEN, by_pll=False)
     found = scores(of_moments, without_pll)
-    assert networks.runs == 0, "outputs of all samples are never held"
     assert without_pll.pll is None
     assert without_pll.constant_pll is None
     noise = Noise.chosen(asked, BETWEEN)
     for name in ("crps", "constant_crps", "cv_crps"):
-        torch.testing.assert_close(getattr(without_pll, name), getattr(noise, name), rtol=1e-6, atol=0)
+        torch.testing.assert_close(getattr(without_pll, name), getattr(noise, name), **EXACT)
     expected = scores(asked, noise)
     assert found.keys() == {name for name in expected if "pll" not in name}
     for name, value in found.items():
-        torch.testing.assert_close(value, expected[name], rtol=1e-6, atol=1e-6)
+        torch.testing.assert_close(value, expected[name], **EXACT)
 
 
 @pytest.mark.parametrize("whole", [True, False])
 def test_several_scores_cost_one_run(whole):
-    asked, _, _ = task()
-    networks = asked.posterior.executable.executable
-    asked = Asked.of_stack(Known(networks, bn.Gaussian()), asked.x, DRAWS, SPLITS, whole)
+    asked, networks, _, _ = task()
+    asked = asked if whole else Asked(None, networks.moments, asked.y, SAMPLES, SPLITS)
     scores(asked, Noise.chosen(asked, BETWEEN, by_pll=whole))
-    assert (networks.runs, networks.moments_taken) == ((1, 0) if whole else (0, 1))
+    assert (networks.runs, networks.moments_computed) == ((1, 0) if whole else (0, 1))
     dataclasses.replace(asked, samples=2).matched(torch.ones(4))
-    assert networks.runs + networks.moments_taken == 2, "fewer samples are others"
-
-
-def test_single_precision_scores_in_double():
-    asked, outputs, targets = task(torch.float32)
-    assert asked.y.dtype == torch.float64
-    found = scores(asked, known_noise())
-    for i, (f, y) in enumerate(zip(outputs, targets, strict=True)):
-        assert torch.equal(asked.y[i, : len(y), 0], y), "the targets' own units, as they were given"
-        assert asked.y[i, len(y) :].isnan().all()
-        torch.testing.assert_close(found["rmse"][i], (y - f.mean(0)).square().mean().sqrt(), **EXACT)
+    assert networks.runs + networks.moments_computed == 2, "fewer samples are others"
 
 
 def test_no_uncertainty_but_noise():
-    asked, outputs, targets = task()
+    asked, _, outputs, targets = task()
     precision = torch.tensor([0.2, 0.2, 0.3, 0.3]).double()
     constant = asked.constant().matched(precision)
     seen = ~asked.y.isnan()
     torch.testing.assert_close(constant.mean[seen], asked.matched(precision).mean[seen])
     assert not constant.epistemic.any()
     assert asked.matched(precision).epistemic[seen].min() > 0.1
-    of_mixture = bn.metrics.pll(asked.constant().predictive(precision), asked.y, each=1)
+    of_mixture = for_each(metrics.pll, asked.constant().predictive(precision), asked.y)
     for i, (f, y) in enumerate(zip(outputs, targets, strict=True)):
         expected = Normal(f.mean(0), precision[i].rsqrt()).log_prob(y).mean()
         torch.testing.assert_close(of_mixture[i], expected, **EXACT)
@@ -210,7 +165,7 @@ def test_no_uncertainty_but_noise():
 
 def test_noise_is_the_best_of_a_fine_grid():
     """Every split has one precision, which makes the mean over its folds of their mean score best."""
-    asked, outputs, targets = task()
+    asked, _, outputs, targets = task()
     noise = Noise.chosen(asked, BETWEEN)
     grid = torch.logspace(-2, 2, 201, dtype=torch.float64).tolist()
     spacing = grid[1] / grid[0]
@@ -239,16 +194,13 @@ def test_noise_is_the_best_of_a_fine_grid():
 
 @pytest.mark.parametrize(("between", "end"), [((1e-5, 1e-3), 1e-3), ((50.0, 900.0), 50.0)])
 def test_noise_stays_in_its_range(between, end):
-    asked, _, _ = task()
+    asked, _, _, _ = task()
     noise = Noise.chosen(asked, between)
     for name in ("crps", "pll", "constant_crps", "constant_pll"):
         torch.testing.assert_close(getattr(noise, name), torch.full((2,), end).double(), rtol=1e-6, atol=0)
 
 
 def test_folds_of_a_split_share_a_precision():
-    asked, _, _ = task()
-    assert asked.groups.tolist() == [0, 0, 1, 1]
+    asked, _, _, _ = task()
     assert asked.each_network(torch.tensor([1.0, 2.0])).tolist() == [1, 1, 2, 2]
-    assert asked.per_split(torch.tensor([3.0, 3.0, 4.0, 4.0])).tolist() == [3, 4]
-    precision = asked.calibrated(BETWEEN).likelihood.precision
-    assert precision[0] == precision[1] != precision[2] == precision[3]
+    assert asked.per_split_mean(torch.tensor([3.0, 5.0, 4.0, 4.0])).tolist() == [4, 4]

@@ -63,16 +63,6 @@ def test_the_closed_form_needs_no_more_than_the_samples_moments():
     torch.testing.assert_close(matched.expected_log_prob(y), likelihood.predictive(f).expected_log_prob(y))
 
 
-def test_noise_of_each_network():
-    """Outputs of a stack: (samples, networks, rows, targets)."""
-    f, y = numbers(9, 3, 6, 1), numbers(3, 6, 1, seed=1)
-    stacked = bn.Gaussian([1.0, 4.0, 9.0], axis=0)
-    for predictive in (stacked.predictive(f), stacked.gaussian_predictive(f.mean(0), f.var(0, correction=0))):
-        for i, precision in enumerate((1.0, 4.0, 9.0)):
-            alone = bn.Gaussian(precision).predictive(f[:, i])
-            torch.testing.assert_close(predictive.expected_log_prob(y)[i], alone.expected_log_prob(y[i]))
-
-
 def test_missing_targets_count_for_nothing():
     f, y = numbers(5, 6, 1), numbers(6, 1, seed=1)
     some = y.clone()

@@ -105,7 +105,10 @@ def together(networks, rows, **options):
     return stack, trained(stack, rows, **options)
 
 
-def trained(stack, rows, validation=None, loss=HalfSquaredError(), **options):
+SQUARED = HalfSquaredError()
+
+
+def trained(stack, rows, validation=None, loss=SQUARED, **options):
     """Train a stack; the loss on `validation` is the score."""
 
     def evaluate(now, members):
