@@ -19,29 +19,28 @@ from types import CodeType, FrameType, TracebackType
 from typing import Any, Self
 
 import torch
-from bayesnorm.stacked import StackedEnsemble, fit_stacked, learned_posterior
 
 import bayesnorm
 import experiments
 from bayesnorm import metrics
 from bayesnorm.engines import MonteCarlo
-from bayesnorm.likelihoods import Gaussian
 from bayesnorm.methods import MCBN, MNF, BayesByBackprop, GaussianBN, StochasticBN
 from bayesnorm.posterior import BatchNormPosterior, Empirical, LowRankGaussian, VariationalPosterior, mask_seeds
-from bayesnorm.predictive import GaussianPredictive, RegressionPredictive
-from bayesnorm.selection import calibrate
+from bayesnorm.predictive import GaussianPredictive
+from bayesnorm.selection import minimise_on_log_scale
+from bayesnorm.tabular.stacked import StackedExecutable, train_stacked
 from bayesnorm.theory import kl_divergence
+from experiments.stacked_networks import batchnorm_sampler, fit_stacked, output_moments
 from experiments.uci import unit, weights
 from experiments.uci.presets import PRESETS, Preset
 
-MUST_RUN = ("methods", "engines", "likelihoods", "posterior", "predictive", "metrics", "selection")
+MUST_RUN = ("methods", "posterior", "predictive", "metrics", "selection", "tabular")
 """Subpackages that every unit must run."""
 
 SHARED = (
-    MonteCarlo.outputs,
-    Gaussian.predictive,
-    RegressionPredictive.crps,
-    calibrate,
+    train_stacked,
+    GaussianPredictive.crps,
+    minimise_on_log_scale,
     metrics.crps,
     metrics.normalised_crps,
     metrics.pll_points,
@@ -57,19 +56,19 @@ FUNCTIONS: dict[str, tuple[Callable[..., Any], ...]] = {
         GaussianBN.summarised,
         StochasticBN.distribution,
         fit_stacked,
-        learned_posterior,
-        BatchNormPosterior.sample,
+        batchnorm_sampler,
         Empirical.sample,
         LowRankGaussian.sample,
-        StackedEnsemble.sample,
-        MonteCarlo.moments,
+        BatchNormPosterior.state,
+        StackedExecutable.run,
+        output_moments,
         GaussianPredictive.expected_log_prob,
         kl_divergence,
         *SHARED,
     ),
-    "dropout": (fit_stacked, mask_seeds, *SHARED),
-    "bbb": (BayesByBackprop.fit, VariationalPosterior.sample, *SHARED),
-    "mnf": (MNF.fit, VariationalPosterior.sample, *SHARED),
+    "dropout": (fit_stacked, mask_seeds, StackedExecutable.run, *SHARED),
+    "bbb": (BayesByBackprop.fit, VariationalPosterior.sample, MonteCarlo.outputs, *SHARED),
+    "mnf": (MNF.fit, VariationalPosterior.sample, MonteCarlo.outputs, *SHARED),
 }
 """Functions that a unit of each family must call."""
 

@@ -7,15 +7,16 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from bayesnorm.stacked import Stack, StackedRows, stacked_moments, train_stacked
 from torch.distributions import Normal
 
 import bayesnorm as bn
 from bayesnorm.network import UnitMoments, collect_moments, mini_batches
 from bayesnorm.posterior import Empirical
 from bayesnorm.selection import select_batch_size
+from bayesnorm.tabular.stacked import HalfSquaredError, Stack, train_stacked
 from bayesnorm.theory import kl_divergence, unit_gaussians, weight_decay_prior
 from experiments.networks import paper_mlp
+from experiments.stacked_networks import stacked_moments, standardised_rows
 from experiments.uci.posteriors import BN_DRAWN, ELBO_ROWS, MULTIPLES, RANK, batchnorm_posteriors, elbos
 
 M, STATES, WIDTH = 16, 60, 12
@@ -31,10 +32,21 @@ def trained(lengths=(80, 70), table=100):
     generator = torch.Generator().manual_seed(1)
     x = 2 * torch.randn(table, 4, generator=generator, dtype=torch.float64) + 1
     y = 3 * torch.sin(x[:, :1]) + x[:, 1:2] + 0.3 * torch.randn(table, 1, generator=generator, dtype=torch.float64)
-    stack = Stack.of([paper_mlp(4, hidden=(WIDTH, WIDTH), eps=1e-3, seed=i).double() for i in range(len(lengths))])
+    stack = Stack.from_networks(
+        [paper_mlp(4, hidden=(WIDTH, WIDTH), eps=1e-3, seed=i).double() for i in range(len(lengths))]
+    )
     picked = [torch.randperm(table, generator=generator)[:n] for n in lengths]
-    rows = StackedRows.of(x, y, picked, standardise=True)
-    train_stacked(stack, rows, epochs=20, batch_size=M, weight_decay=1e-3, learning_rate=1e-2)
+    rows = standardised_rows(x, y, picked)
+    train_stacked(
+        stack,
+        rows,
+        epochs=20,
+        batch_size=M,
+        loss=HalfSquaredError(),
+        seeds=[0] * len(stack),
+        weight_decay=[1e-3] * len(stack),
+        learning_rate=1e-2,
+    )
     own = [(rows.inputs()[i, :n], rows.targets()[i, :n]) for i, n in enumerate(lengths)]
     return SimpleNamespace(stack=stack, rows=rows, own=own, networks=[stack.network(i) for i in range(len(lengths))])
 
@@ -69,7 +81,7 @@ METHODS = {
 @pytest.mark.parametrize("name", METHODS)
 def test_outputs_are_those_of_the_librarys_method(task, name):
     """In the target's units, draw for draw."""
-    f = bn.MonteCarlo(STATES).outputs(task.posteriors[name], task.rows)
+    f = task.posteriors[name].outputs(task.rows, STATES)
     assert f.shape == (STATES, 2, 80, 1)
     for i, network in enumerate(task.networks):
         x, _ = task.own[i]
@@ -82,14 +94,15 @@ def test_outputs_are_those_of_the_librarys_method(task, name):
 def test_every_posterior_is_there(task):
     assert [*task.posteriors] == [*BN_DRAWN]
     assert METHODS.keys() == set(BN_DRAWN) - {"GaussianBN"}
-    for name, posterior in task.posteriors.items():
+    for name, sampler in task.posteriors.items():
+        posterior = sampler.posterior
         assert posterior.center == ("running" if name == "MCBN centred" else "batch")
-        assert torch.equal(posterior.batch_mean, task.posteriors["MCBN"].batch_mean), "one centre for all"
+        assert torch.equal(posterior.batch_mean, task.posteriors["MCBN"].posterior.batch_mean), "one centre for all"
 
 
 def test_gaussian_bn_has_the_librarys_variances(task):
     """They come from random batches here, and differ from those of one pass by what other seeds change in either."""
-    fluctuations = task.posteriors["GaussianBN"].fluctuations
+    fluctuations = task.posteriors["GaussianBN"].posterior.fluctuations
     assert len(fluctuations.factor) == 0
     seeds = range(12)
     others = [stacked_moments(task.stack, task.rows, M, seed=seed) for seed in seeds]
@@ -106,7 +119,7 @@ def test_gaussian_bn_has_the_librarys_variances(task):
 
 def test_other_batch_sizes_are_those_of_the_librarys_posterior(task):
     sizes = torch.tensor([4.0 * M, M / 2])
-    f = bn.MonteCarlo(STATES).outputs(task.posteriors["MCBN"].at_batch_size(sizes), task.rows)
+    f = task.posteriors["MCBN"].at_batch_size(sizes).outputs(task.rows, STATES)
     for i, network in enumerate(task.networks):
         x, _ = task.own[i]
         posterior = METHODS["MCBN"].fit(network, x, seed=0).at_batch_size(float(sizes[i]))
@@ -120,13 +133,10 @@ def test_doubled_deviations_have_fourfold_variance(task, monkeypatch):
     changed = batchnorm_posteriors(task.stack, task.rows, M, STATES)[0]
     for name in ("MCBN", "MCBN centred"):
         before, after = task.posteriors[name], changed[name]
-        same = bn.MonteCarlo(STATES).outputs(before.at_batch_size(M / 4), task.rows)
-        torch.testing.assert_close(bn.MonteCarlo(STATES).outputs(after, task.rows), same, **EXACT)
+        same = before.at_batch_size(M / 4).outputs(task.rows, STATES)
+        torch.testing.assert_close(after.outputs(task.rows, STATES), same, **EXACT)
         # The further terms of the variance fall off as the root of the batch size, or faster.
-        small, large = (
-            bn.MonteCarlo(STATES).moments(posterior.at_batch_size(1e8 * M), task.rows)[1]
-            for posterior in (before, after)
-        )
+        small, large = (sampler.at_batch_size(1e8 * M).moments(task.rows, STATES)[1] for sampler in (before, after))
         torch.testing.assert_close(large / small, torch.full_like(small, 4.0), rtol=1e-2, atol=0)
 
 

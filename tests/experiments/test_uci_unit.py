@@ -11,7 +11,6 @@ from functools import cache
 import numpy as np
 import pytest
 import torch
-from bayesnorm.stacked import StackedExecutable
 from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
@@ -20,6 +19,7 @@ from bayesnorm.posterior import Empirical
 from bayesnorm.training import train
 from benchmarks.package_profile import FUNCTIONS, MUST_RUN, Ran
 from experiments.networks import paper_dropout_mlp, paper_mlp
+from experiments.stacked_networks import in_target_units, own_targets
 from experiments.uci import cross_validation, presets, unit
 from experiments.uci.cross_validation import DRAWN, POINT, Trial, settings_for
 from experiments.uci.folds import Data
@@ -119,7 +119,7 @@ def test_every_method_has_a_row_for_each_run(found, family):
 def test_a_unit_runs_what_users_run(watched, family):
     _, ran = watched[family]
     assert ran.missing(FUNCTIONS[family]) == []
-    assert Ran().missing([bn.calibrate]) == [*(f"{room}/" for room in MUST_RUN), "calibrate"], "none ran, none counts"
+    assert Ran().missing([metrics.crps]) == [*(f"{room}/" for room in MUST_RUN), "crps"], "none ran, none counts"
 
 
 def test_what_else_is_told(found):
@@ -172,7 +172,7 @@ def test_test_rows_are_never_trained_on(data):
     np.testing.assert_allclose(own.scales.x_mean[1], x[picked].mean(0), rtol=1e-5)
     np.testing.assert_allclose(own.scales.y_std[1], y[picked].std(), rtol=1e-5)
     held = data.held_rows(data.whole, own)
-    np.testing.assert_allclose(held.own_targets[1, :, 0], y[data.whole[1].held], rtol=1e-5)
+    np.testing.assert_allclose(own_targets(held)[1, :, 0], y[data.whole[1].held], rtol=1e-5)
     np.testing.assert_allclose(held.scales.y_mean, own.scales.y_mean)
 
 
@@ -341,7 +341,7 @@ def test_networks_stop_at_the_epochs_that_were_chosen(data, normalised):
     assert stack.tracked.tolist() == [4 * each for each in epochs]
     assert steps == 4 * sum(epochs)
     held = data.held_rows(folds, own)
-    f = StackedExecutable.of(stack, own).point(held).float()
+    f = in_target_units(stack, own).point(held).float()
     for i, (split, seed) in enumerate([(0, 1), (1, 1), (1, 2)]):
         kept, _ = normalised.trained(("whole", split), seed, decays[i])
         torch.testing.assert_close(f[i], kept[epochs[i]][0], rtol=CLOSE, atol=10 * CLOSE)
