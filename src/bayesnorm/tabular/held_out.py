@@ -67,8 +67,11 @@ class HeldOut:
         """
         if self.trainer.method == "ensemble":
             return self.points()[None]
+        states = self._states(size)
+        if not states:  # dropout with rate 0
+            return self.points().expand(self.samples, -1, -1)
         inputs = self._rows(self.asked)
-        return inputs.unpadded(self._executable.run(self._states(size), inputs))
+        return inputs.unpadded(self._executable.run(states, inputs))
 
     def score(self) -> tuple[float, Tensor]:
         """Return the RMSE or NLL of the networks without sampling, and each target's mean score at the best noise.
