@@ -28,7 +28,7 @@ BUDGET = {
     "report": 2_120,
     "selection": 790,
     "shift": 380,
-    "tabular": 4_670,
+    "tabular": 4_680,
     "theory": 510,
     "top level": 600,
     "training": 1_090,

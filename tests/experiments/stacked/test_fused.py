@@ -7,24 +7,24 @@ from types import SimpleNamespace
 
 import pytest
 import torch
-from bayesnorm.stacked import (
-    Stack,
-    StackedRows,
-    collecting,
-    executable,
-    fit_stacked,
-    stacked_statistics,
-    train_stacked,
-)
-from bayesnorm.stacked.fused import fused_block, fused_passes
-from bayesnorm.stacked.fused.fused_block import FusedBlock
-from bayesnorm.stacked.fused.shape import shape_of
 from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import BayesNormWarning
 from bayesnorm.posterior import coordinates
+from bayesnorm.tabular.stacked import Block, HalfSquaredError, Scales, Stack, train_stacked
 from experiments.networks import paper_dropout_mlp, paper_mlp
+from experiments.stacked_networks import (
+    batch_statistics,
+    choose_block,
+    fit_stacked,
+    posteriors,
+    standardised_rows,
+    unit_moments,
+)
+from experiments.stacked_networks.fused import fused_block, fused_passes
+from experiments.stacked_networks.fused.fused_block import FusedBlock
+from experiments.stacked_networks.fused.shape import shape_of
 
 DEVICE = "cuda"
 KERNELS = pytest.mark.skipif(
@@ -59,8 +59,8 @@ def used(monkeypatch):
     """How often kernels trained, took statistics and took moments: a plain path would pass all tests here too."""
     return SimpleNamespace(
         train=Counted(monkeypatch, FusedBlock, "train"),
-        statistics=Counted(monkeypatch, collecting, "fused_statistics"),
-        moments=Counted(monkeypatch, executable, "fused_moments"),
+        statistics=Counted(monkeypatch, unit_moments, "fused_statistics"),
+        moments=Counted(monkeypatch, posteriors, "fused_moments"),
     )
 
 
@@ -76,15 +76,32 @@ def task(family, batch_size, dtype, rate=0.0):
     }[family]
     counts = n, n - 3, n, batch_size + 5
     picked = [torch.randperm(n, generator=generator)[:count] for count in counts]
-    stack = Stack.of([make(i).to(dtype) for i in range(4)])
-    return stack, StackedRows.of(x, y, picked, standardise=True)
+    stack = Stack.from_networks([make(i).to(dtype) for i in range(4)])
+    return stack, standardised_rows(x, y, picked)
 
 
 def trained(family, batch_size, dtype, *, rate=0.0, device="cpu", **options):
     stack, rows = task(family, batch_size, dtype, rate)
     stack = stack.to(device)
-    options = {"epochs": 5, "weight_decay": DECAYS, "seed": SEEDS, "learning_rate": 3e-3, **options}
-    return stack, rows, train_stacked(stack, rows, batch_size=batch_size, **options)
+    options = {"epochs": 5, "weight_decay": DECAYS, "seeds": SEEDS, "learning_rate": 3e-3, **options}
+    return stack, rows, train(stack, rows, batch_size=batch_size, **options)
+
+
+def train(stack, rows, **options):
+    """Train by kernels where they support the networks."""
+    loss = HalfSquaredError()
+    options = {"seeds": [0] * len(stack), "choose_block": choose_block, **options}
+    return train_stacked(stack, rows, loss=loss, **options)
+
+
+def plain_block(*_arguments):
+    """Train by plain operations."""
+    return Block
+
+
+def new_rows(x, rows):
+    """Rows that every network predicts, in the units of its training rows."""
+    return standardised_rows(x, torch.zeros(len(x), 1), [torch.arange(len(x))] * len(rows.lengths), rows.scales)
 
 
 def far(found, expected):
@@ -163,10 +180,10 @@ def test_each_network_stops_at_its_own_epoch(used, family):
 def test_statistics_are_those_of_plain_operations(used, batch_size):
     expected, rows, _ = trained("batch norm", batch_size, torch.float64)
     stack = single(expected).to(DEVICE)
-    found = in_coordinates(stacked_statistics(stack, rows, batch_size, 7, seed=SEEDS))
+    by_kernel = in_coordinates(batch_statistics(stack, rows, batch_size, 7, seed=1))
     assert used.statistics.count == 1
-    own = in_coordinates(stacked_statistics(expected, rows, batch_size, 7, seed=SEEDS))
-    off = (found.cpu() - own).abs() / own.std(0, keepdim=True)
+    exact = in_coordinates(batch_statistics(expected, rows, batch_size, 7, seed=1))
+    off = (by_kernel.cpu() - exact).abs() / exact.std(0, keepdim=True)
     assert off.max() < 20 * CLOSE, "of what batches differ by, which is some per cent of a variance"
 
 
@@ -176,21 +193,21 @@ def test_statistics_are_those_of_plain_operations(used, batch_size):
 @pytest.mark.parametrize("family", ["batch norm", "dropout"])
 def test_moments_are_those_of_plain_operations(used, monkeypatch, family, at_once, rows):
     monkeypatch.setattr(fused_passes, "DRAWN", at_once)
-    expected, train, _ = trained(family, 32, torch.float64, rate=0.2)
+    expected, training_rows, _ = trained(family, 32, torch.float64, rate=0.2)
     stack = single(expected).to(DEVICE)
-    x = torch.randn(4, rows, INPUTS, generator=torch.Generator().manual_seed(1))
+    x = new_rows(torch.randn(rows, INPUTS, generator=torch.Generator().manual_seed(1)).double(), training_rows)
     method = bn.MCBN(32, states=9, center="batch") if family == "batch norm" else bn.MCDropout()
-    own, theirs = (in_own_units(method, each, train) for each in (expected, stack))
+    exact, by_kernel = (fit_stacked(method, networks, training_rows, seed=1) for networks in (expected, stack))
     if family == "batch norm":
-        own, theirs = (each.at_batch_size([16.0, 32.0, 64.0, 8.0]) for each in (own, theirs))
-    for inputs in (x, x[0]):
-        mean, var = bn.MonteCarlo(9).moments(theirs, inputs, seed=1)
-        exact_mean, exact_var = bn.MonteCarlo(9).moments(own, inputs.double(), seed=1)
-        size = exact_mean.std()
-        assert mean.shape == var.shape == (4, rows, 1)
-        assert ((mean.cpu() - exact_mean).abs() / size).max() < CLOSE
-        assert ((var.cpu() - exact_var).abs() / (exact_var + CLOSE * size**2)).max() < 10 * CLOSE
-    assert used.moments.count == 2
+        sizes = torch.tensor([16.0, 32.0, 64.0, 8.0])
+        exact, by_kernel = exact.at_batch_size(sizes), by_kernel.at_batch_size(sizes)
+    mean, var = by_kernel.moments(x, 9, seed=1)
+    exact_mean, exact_var = exact.moments(x, 9, seed=1)
+    size = exact_mean.std()
+    assert mean.shape == var.shape == (4, rows, 1)
+    assert ((mean.cpu() - exact_mean).abs() / size).max() < CLOSE
+    assert ((var.cpu() - exact_var).abs() / (exact_var + CLOSE * size**2)).max() < 10 * CLOSE
+    assert used.moments.count == 1
 
 
 @KERNELS
@@ -210,45 +227,35 @@ def test_epochs_in_several_launches_change_nothing(monkeypatch, used, family):
 def test_targets_may_be_a_column_of_a_table_on_the_device(used):
     stack, rows = task("batch norm", 32, torch.float32)
     table = torch.cat([rows.x, rows.y], 1).to(DEVICE)
-    found, expected = stack.to(DEVICE), stack.to(DEVICE)
-    other = StackedRows.of(table[:, :-1], table[:, -1], [rows.table[i, :n] for i, n in enumerate(rows.lengths)])
-    plain = StackedRows.of(rows.x, rows.y, [rows.table[i, :n] for i, n in enumerate(rows.lengths)])
-    for each, own in ((found, other), (expected, plain)):
-        train_stacked(each, own, epochs=2, batch_size=32)
+    lists = [rows.table[i, :n] for i, n in enumerate(rows.lengths)]
+    from_table, from_parts = stack.to(DEVICE), stack.to(DEVICE)
+    for networks, own in (
+        (from_table, standardised_rows(table[:, :-1], table[:, -1], lists, rows.scales)),
+        (from_parts, standardised_rows(rows.x, rows.y, lists, rows.scales)),
+    ):
+        train(networks, own, epochs=2, batch_size=32)
     assert used.train.count == 4
-    assert torch.equal(found.weights.flat, expected.weights.flat)
+    assert torch.equal(from_table.weights.flat, from_parts.weights.flat)
 
 
 @KERNELS
 def test_more_programs_than_a_launch_has_on_its_second_axis(used, monkeypatch):
     expected, rows, _ = trained("batch norm", 32, torch.float32)
     stack = expected.to(DEVICE)
-    x = torch.randn(9, INPUTS, generator=torch.Generator().manual_seed(1))
-    posterior = in_own_units(bn.MCBN(32, states=7), stack, rows)
-    statistics = in_coordinates(stacked_statistics(stack, rows, 32, 7, seed=SEEDS))
+    x = new_rows(torch.randn(9, INPUTS, generator=torch.Generator().manual_seed(1)), rows)
+    sampler = fit_stacked(bn.MCBN(32, states=7), stack, rows, seed=1)
+    statistics = in_coordinates(batch_statistics(stack, rows, 32, 7, seed=1))
     assert used.statistics.count == 2
-    mean, var = bn.MonteCarlo(7).moments(posterior, x)
+    mean, var = sampler.moments(x, 7)
     monkeypatch.setattr(fused_passes, "PROGRAMS", 3)
     torch.testing.assert_close(
-        in_coordinates(stacked_statistics(stack, rows, 32, 7, seed=SEEDS)), statistics, rtol=1e-4, atol=1e-4
+        in_coordinates(batch_statistics(stack, rows, 32, 7, seed=1)), statistics, rtol=1e-4, atol=1e-4
     )
     assert used.statistics.count == 2, "the last were left to plain operations"
-    parts = bn.MonteCarlo(7).moments(posterior, x)
+    parts = sampler.moments(x, 7)
     assert used.moments.count == 2
     assert torch.equal(parts[0], mean)
     assert torch.equal(parts[1], var)
-
-
-@KERNELS
-def test_masks_of_every_row_are_left_to_plain_operations(used):
-    expected, rows, _ = trained("dropout", 32, torch.float32, rate=0.2, capture=False)
-    stack, x = expected.to(DEVICE), torch.randn(11, INPUTS, generator=torch.Generator().manual_seed(1))
-    own, theirs = (in_own_units(bn.MCDropout(consistent=False), each, rows) for each in (expected, stack))
-    before = used.moments.count
-    mean, _ = bn.MonteCarlo(4).moments(theirs, x)
-    assert used.moments.count == before
-    exact = bn.MonteCarlo(4).outputs(own, x).mean(0)
-    torch.testing.assert_close(mean.cpu(), exact, rtol=1e-4, atol=1e-5)
 
 
 @KERNELS
@@ -271,11 +278,10 @@ def test_the_same_seed_drops_the_same(used):
     stack, rows = task("dropout", 32, torch.float32, 0.2)
     member = torch.tensor([2])
     alone = stack.take(member).to(DEVICE)
-    train_stacked(
-        alone, rows.take(member), epochs=5, batch_size=32, weight_decay=DECAYS[2], seed=SEEDS[2], learning_rate=3e-3
-    )
+    options = {"weight_decay": [DECAYS[2]], "seeds": [SEEDS[2]], "learning_rate": 3e-3}
+    train(alone, rows.take(member), epochs=5, batch_size=32, **options)
     assert torch.equal(alone.weights.flat, first.take(member).weights.flat)
-    other, _, _ = trained("dropout", 32, torch.float32, rate=0.2, device=DEVICE, seed=[4, 5, 6, 7])
+    other, _, _ = trained("dropout", 32, torch.float32, rate=0.2, device=DEVICE, seeds=[4, 5, 6, 7])
     without, _, _ = trained("dropout", 32, torch.float32, device=DEVICE)
     assert not torch.equal(first.weights.flat, other.weights.flat)
     assert not torch.equal(first.weights.flat, without.weights.flat)
@@ -305,9 +311,13 @@ def test_as_many_units_are_kept_as_there_should_be(used, place, rate):
             last.weight.fill_(1 / UNITS)
         networks.append(network)
     rows = 32 * STEPS
-    x, y = torch.ones(2, rows, UNITS), torch.stack([torch.zeros(rows, 1), torch.ones(rows, 1)])
-    stack = Stack.of(networks).to(DEVICE)
-    history = train_stacked(stack, StackedRows.of(x, y), epochs=EPOCHS, batch_size=32, learning_rate=1e-20, seed=[5, 5])
+    x, y = torch.ones(2 * rows, UNITS), torch.cat([torch.zeros(rows, 1), torch.ones(rows, 1)])
+    units = Scales(torch.zeros(2, UNITS), torch.ones(2, UNITS), torch.zeros(2, 1), torch.ones(2, 1))
+    lists = list(torch.arange(2 * rows).chunk(2))
+    stack = Stack.from_networks(networks).to(DEVICE)
+    history = train(
+        stack, standardised_rows(x, y, lists, units), epochs=EPOCHS, batch_size=32, learning_rate=1e-20, seeds=[5, 5]
+    )
     assert used.train.count == 1
     square, distance = (2 * history.losses).double()
     mean = ((square - distance + 1) / 2).mean()
@@ -321,25 +331,25 @@ def test_as_many_units_are_kept_as_there_should_be(used, place, rate):
 
 @KERNELS
 def test_wide_layers_are_for_quick_products_only():
-    stack = Stack.of([paper_mlp(INPUTS, hidden=(100, 100))]).to(DEVICE)
+    stack = Stack.from_networks([paper_mlp(INPUTS, hidden=(100, 100))]).to(DEVICE)
     assert torch.get_float32_matmul_precision() == "highest"
     assert shape_of(stack) is None
     try:
         torch.set_float32_matmul_precision("high")
         assert shape_of(stack).H == 128
         x = torch.randn(100, INPUTS, generator=torch.Generator().manual_seed(0))
-        rows = StackedRows.of(x, x.sin().sum(1), networks=1, standardise=True)
-        history = train_stacked(stack, rows, epochs=5, batch_size=32)
+        rows = standardised_rows(x, x.sin().sum(1), [torch.arange(100)])
+        history = train(stack, rows, epochs=5, batch_size=32)
     finally:
         torch.set_float32_matmul_precision("highest")
-    plain = train_stacked(Stack.of([paper_mlp(INPUTS, hidden=(100, 100))]), rows, epochs=5, batch_size=32)
+    plain = train(Stack.from_networks([paper_mlp(INPUTS, hidden=(100, 100))]), rows, epochs=5, batch_size=32)
     # Factors rounded to 10 binary digits, of which products and Adam's first steps make some per cent at most.
     torch.testing.assert_close(history.losses, plain.losses, rtol=0.05, atol=0)
 
 
 @KERNELS
 def test_networks_that_do_not_fit_train_all_the_same(monkeypatch):
-    from bayesnorm.stacked.fused import kernels
+    from experiments.stacked_networks.fused import kernels
 
     class TooLarge:
         def __getitem__(self, grid):
@@ -349,40 +359,34 @@ def test_networks_that_do_not_fit_train_all_the_same(monkeypatch):
         monkeypatch.setattr(kernels, name, TooLarge())
     with pytest.warns(BayesNormWarning, match="do not fit on a multiprocessor .* 262400"):
         stack, rows, history = trained("batch norm", 32, torch.float32, device=DEVICE)
-    expected, _, told = trained("batch norm", 32, torch.float32, device=DEVICE, capture=False)
+    expected, _, told = trained("batch norm", 32, torch.float32, device=DEVICE, choose_block=plain_block)
     torch.testing.assert_close(history.losses, told.losses, rtol=FLIPPED, atol=0)
     assert same(single(stack).weights, single(expected.to("cpu")).weights)
-    posterior = in_own_units(bn.MCBN(32, states=7), stack, rows)
-    mean, var = bn.MonteCarlo(7).moments(posterior, rows)
-    f = bn.MonteCarlo(7).outputs(posterior, rows)
+    sampler = fit_stacked(bn.MCBN(32, states=7), stack, rows, seed=1)
+    mean, var = sampler.moments(rows, 7)
+    f = sampler.outputs(rows, 7)
     torch.testing.assert_close(mean, f.mean(0))
     torch.testing.assert_close(var, f.var(0, correction=0), rtol=1e-3, atol=1e-6)
 
 
 @KERNELS
-@pytest.mark.filterwarnings("ignore:networks do not fit on a multiprocessor")
+@pytest.mark.filterwarnings("ignore:The networks do not fit on a multiprocessor")
 def test_the_largest_networks():
     """Which need more memory than the multiprocessors of some GPUs have."""
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(200, 100, generator=generator)
-    rows = StackedRows.of(x, x.sin().sum(1), networks=2, standardise=True)
+    rows = standardised_rows(x, x.sin().sum(1), [torch.arange(200)] * 2)
     networks = [paper_mlp(100, hidden=(100, 100), seed=i) for i in range(2)]
-    plain = train_stacked(Stack.of(networks), rows, epochs=5, batch_size=64)
+    plain = train(Stack.from_networks(networks), rows, epochs=5, batch_size=64)
     try:
         torch.set_float32_matmul_precision("high")
-        stack = Stack.of(networks).to(DEVICE)
-        history = train_stacked(stack, rows, epochs=5, batch_size=64)
-        mean, _ = bn.MonteCarlo(5).moments(fit_stacked(bn.MCBN(64, states=5), stack, rows), rows)
+        stack = Stack.from_networks(networks).to(DEVICE)
+        history = train(stack, rows, epochs=5, batch_size=64)
+        mean, _ = fit_stacked(bn.MCBN(64, states=5), stack, rows).moments(rows, 5)
     finally:
         torch.set_float32_matmul_precision("highest")
     torch.testing.assert_close(history.losses, plain.losses, rtol=0.05, atol=0)
     assert torch.isfinite(mean).all()
-
-
-def in_own_units(method, stack, rows):
-    """A posterior whose outputs are in the networks' units, in their precision."""
-    own = executable.StackedExecutable(stack, consistent=getattr(method, "consistent", True))
-    return fit_stacked(method, stack, rows, executable=own, seed=SEEDS)
 
 
 def in_coordinates(statistics):
@@ -392,4 +396,4 @@ def in_coordinates(statistics):
 
 def single(stack):
     """The same networks in single precision."""
-    return Stack.of([stack.network(i).float() for i in range(len(stack))])
+    return Stack.from_networks([stack.network(i).float() for i in range(len(stack))])
