@@ -302,7 +302,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "compression": lambda: compression("compression.json"),
         "compression-vgg": lambda: compression("compression_vgg.json"),
     },
-    "how_to/training.md": {"training-table": training},
+    "explanation/how_tables_are_fitted.md": {"training-table": training},
     "benchmarks/papers/teye_table2.md": {
         "teye-table2-paper": teye_table2,
         "teye-table2": teye_table2_methods,

@@ -78,7 +78,6 @@ def test_every_fit(name):
         fit(Counted(3).eval(), likelihood=bn.HeteroscedasticGaussian()),
     )
     refused("precision has 3 numbers, but the outputs", fit(likelihood=bn.Gaussian((1.0, 2.0, 3.0))))
-    refused("likelihood: Gaussian has axis=0", fit(likelihood=bn.Gaussian((1.0, 2.0), axis=0)))
     refused("precision is 1e-45, which is too extreme", fit(Counted(1).eval(), likelihood=bn.Gaussian(1e-45)))
     refused("output='std', but the network returns", fit(Named().eval(), output="std"))
 
@@ -148,7 +147,6 @@ def test_calibrate():
     refused("y has shape (40,) and torch.float32", lambda: calibrate(classes, X, CLASSES + 0.5))
     refused("y .*1 .*NaN", lambda: calibrate(posterior, X, hole))
     refused("y .*1 .*NaN", lambda: calibrate(posterior, folds=[(posterior, X, Y), (posterior, X, hole)]))
-    refused("groups is for a stack of networks", lambda: calibrate(posterior, X, Y, groups=[0, 1]))
     refused(
         "noise must be True, False or (low, high), two positive numbers, got (1, 0).",
         lambda: calibrate(posterior, X, Y, noise=(1, 0)),
@@ -195,6 +193,3 @@ def test_predictions():
         lambda: posterior.with_likelihood(bn.HeteroscedasticGaussian()),
     )
     refused("precision has 2 numbers", lambda: posterior.with_likelihood(bn.Gaussian((1.0, 2.0))))
-    forty = bn.Gaussian((1.0,) * 40, axis=0)
-    refused("likelihood: Gaussian has axis=0", lambda: posterior.with_likelihood(forty))
-    refused("likelihood: Gaussian has axis=0", lambda: bn.deterministic(posterior.model, forty))
