@@ -17,10 +17,10 @@ from pathlib import Path
 import torch
 
 import bayesnorm as bn
+from bayesnorm.calibration import minimise_on_log_scale
+from bayesnorm.calibration.late_layers import prediction_cost
 from bayesnorm.metrics import accuracy, auroc, ece, nll
 from bayesnorm.plots import save_figure, style
-from bayesnorm.selection.late_layers import prediction_cost
-from bayesnorm.selection.search import minimise_on_log_scale
 from benchmarks.inference import resnet
 from experiments.data import load_cifar10, load_svhn, to_network_input
 from experiments.machine import machine

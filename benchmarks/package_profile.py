@@ -23,18 +23,18 @@ import torch
 import bayesnorm
 import experiments
 from bayesnorm import metrics
+from bayesnorm.calibration import minimise_on_log_scale
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.methods import MCBN, MNF, BayesByBackprop, GaussianBN, StochasticBN
 from bayesnorm.posterior import BatchNormPosterior, Empirical, LowRankGaussian, VariationalPosterior, mask_seeds
 from bayesnorm.predictive import GaussianPredictive
-from bayesnorm.selection import minimise_on_log_scale
 from bayesnorm.tabular.stacked import StackedExecutable, train_stacked
 from bayesnorm.theory import kl_divergence
 from experiments.stacked_networks import batchnorm_sampler, fit_stacked, output_moments
 from experiments.uci import unit, weights
 from experiments.uci.presets import PRESETS, Preset
 
-MUST_RUN = ("methods", "posterior", "predictive", "metrics", "selection", "tabular")
+MUST_RUN = ("methods", "posterior", "predictive", "metrics", "calibration", "tabular")
 """Subpackages that every unit must run."""
 
 SHARED = (

@@ -21,6 +21,7 @@ import typer
 from torch import Tensor, nn
 from torch.nn.functional import mse_loss
 
+from bayesnorm.calibration import calibrate
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.likelihoods import Gaussian
 from bayesnorm.methods import MCBN, MNF, BayesByBackprop, GaussianBN, MCDropout, StochasticBN, ensemble
@@ -30,7 +31,6 @@ from bayesnorm.posterior import Posterior
 from bayesnorm.posterior.combined import combine
 from bayesnorm.posterior.deterministic import deterministic
 from bayesnorm.predictive import RegressionPredictive
-from bayesnorm.selection import calibrate
 from bayesnorm.training import Rescaled, train
 
 from .evidence import show_progress, write_numbers

@@ -14,10 +14,10 @@ import torch
 import typer
 from torch import Tensor, nn
 
+from bayesnorm.calibration import BatchSizeChoice, select_batch_size
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.likelihoods import Categorical
 from bayesnorm.methods import MCBN
-from bayesnorm.selection import BatchSizeChoice, select_batch_size
 
 from .data import load_cifar10, to_network_input
 from .evidence import write_numbers, write_picture

@@ -17,8 +17,8 @@ import typer
 from torch import Tensor
 
 import bayesnorm as bn
+from bayesnorm.calibration.variance_scaled_temperature import PRIOR
 from bayesnorm.predictive.regression import gaussian_crps
-from bayesnorm.selection.variance_scaled_temperature import PRIOR
 
 from .cosine_training import train_steps
 from .data import UCI_SETS

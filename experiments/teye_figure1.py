@@ -15,11 +15,11 @@ import torch
 import typer
 from torch.nn.functional import mse_loss
 
+from bayesnorm.calibration import calibrate
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.methods import MCBN
 from bayesnorm.metrics import constant_variance
 from bayesnorm.posterior import Posterior
-from bayesnorm.selection import calibrate
 from bayesnorm.training import Rescaled, train
 
 from .evidence import write_picture

@@ -22,7 +22,7 @@ from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
 import bayesnorm as bn
-from bayesnorm.selection import late_layers
+from bayesnorm.calibration import late_layers
 from bayesnorm.tabular import estimator
 from bayesnorm.tabular.search_plan import plan_for
 from experiments.data import DataNotFoundError, find

@@ -15,7 +15,7 @@ from bayesnorm.errors import InputError, NotFiniteError
 from bayesnorm.predictive.noise import LaplaceNoise, NormalNoise
 from bayesnorm.predictive.student_t import StudentTNoise
 
-# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+# Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 
 X = torch.randn(60, 4, generator=torch.Generator().manual_seed(0))

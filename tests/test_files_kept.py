@@ -16,7 +16,7 @@ from bayesnorm.errors import BayesNormError, FileFormatError
 from .fuzzing.child import in_a_child
 from .fuzzing.kinds import kinds, network, rows, table
 
-# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+# Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 
 KINDS = kinds()

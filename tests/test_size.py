@@ -26,7 +26,7 @@ BUDGET = {
     "posterior": 1_690,
     "predictive": 730,
     "report": 2_120,
-    "selection": 790,
+    "calibration": 790,
     "shift": 380,
     "tabular": 4_680,
     "theory": 510,

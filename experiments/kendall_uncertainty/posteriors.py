@@ -7,13 +7,13 @@ from functools import partial
 import torch
 from torch import Tensor, nn
 
+from bayesnorm.calibration import calibrate
 from bayesnorm.engines import MonteCarlo
 from bayesnorm.likelihoods import HeteroscedasticGaussian
 from bayesnorm.methods import MCBN, ensemble
 from bayesnorm.plots import style
 from bayesnorm.posterior import Posterior
 from bayesnorm.predictive import RegressionPredictive
-from bayesnorm.selection import calibrate
 
 from ..cosine_training import train_steps
 from ..networks import paper_mlp

@@ -7,8 +7,8 @@ from typing import TYPE_CHECKING, Self
 
 import numpy as np
 
+from bayesnorm.calibration import BatchSizeChoice
 from bayesnorm.plots import style
-from bayesnorm.selection import BatchSizeChoice
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes

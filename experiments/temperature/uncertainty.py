@@ -16,11 +16,12 @@ import torch
 from torch import Tensor
 
 import bayesnorm as bn
+from bayesnorm.calibration import significantly_better
+from bayesnorm.calibration.calibrate import EVIDENCE, SLOPE_SHARE
+from bayesnorm.calibration.variance_scaled_temperature import PRIOR
 from bayesnorm.likelihoods.variance_scaled_categorical import MOST, log_variance
 from bayesnorm.metrics import auroc, ece, nll
 from bayesnorm.predictive import ClassificationPredictive
-from bayesnorm.selection.calibrate import EVIDENCE, SLOPE_SHARE
-from bayesnorm.selection.variance_scaled_temperature import PRIOR, significantly_better
 
 from .judging import CONSTANT, Judged, folds
 

@@ -18,11 +18,10 @@ import torch
 from torch import Tensor, nn
 
 import bayesnorm as bn
+from bayesnorm.calibration import calibrate, minimise_on_log_scale
 from bayesnorm.engines import Delta, MonteCarlo, SigmaPoints
 from bayesnorm.methods.batchnorm_method import BatchNormMethod
 from bayesnorm.posterior import BatchNormPosterior, Posterior
-from bayesnorm.selection import calibrate
-from bayesnorm.selection.search import minimise_on_log_scale
 
 from ..measuring import timed
 from .gathering import Gathering

@@ -15,8 +15,8 @@ import torch
 from torch import Tensor
 
 from bayesnorm import metrics
+from bayesnorm.calibration import minimise_on_log_scale
 from bayesnorm.predictive import GaussianPredictive, RegressionPredictive
-from bayesnorm.selection import minimise_on_log_scale
 
 from ..stacked_networks import network_means
 

@@ -1,5 +1,10 @@
 """bayesnorm: uncertainty for trained PyTorch networks with batch normalisation."""
 
+from .calibration import (
+    calibrate as calibrate,
+    select_batch_size as select_batch_size,
+    suggest_layers as suggest_layers,
+)
 from .compression import compress as compress
 from .engines import Delta as Delta, Engine as Engine, MonteCarlo as MonteCarlo, SigmaPoints as SigmaPoints
 from .errors import BayesNormError as BayesNormError, BayesNormWarning as BayesNormWarning
@@ -45,11 +50,6 @@ from .predictive import (
     MultiTaskPredictive as MultiTaskPredictive,
     Predictive as Predictive,
     RegressionPredictive as RegressionPredictive,
-)
-from .selection import (
-    calibrate as calibrate,
-    select_batch_size as select_batch_size,
-    suggest_layers as suggest_layers,
 )
 from .shift import adapt as adapt, adapted_network as adapted_network, drift as drift
 from .theory import diagnose as diagnose

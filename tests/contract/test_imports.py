@@ -22,7 +22,7 @@ ROOMS = [
     *CORE,
     "metrics",
     "theory",
-    "selection",
+    "calibration",
     "shift",
     "compression",
     "active",
@@ -54,13 +54,13 @@ EXTERNAL = {
     "words": {"numpy"},
     **{
         room: {"torch", "numpy", "scipy", "safetensors"}
-        for room in ("files", *CORE[1:], "theory", "selection", "shift", "compression")
+        for room in ("files", *CORE[1:], "theory", "calibration", "shift", "compression")
     },
     "training": {"torch", "numpy", "safetensors", "rich"},
 }
 """Third-party packages that these rooms may import; elsewhere, what an extra brings."""
 
-STILL_BYPASSING = {"likelihoods", "engines", "metrics", "selection", "tabular"}
+STILL_BYPASSING = {"likelihoods", "engines", "metrics", "calibration", "tabular"}
 """Packages that still import from inside other packages, not through their `__init__`."""
 
 EXTRAS = ("sklearn", "pandas", "typer", "rich", "matplotlib", "jinja2", "PIL", "ray", "onnx", "torchmetrics")
@@ -242,7 +242,7 @@ from ..posterior import load
 from .base import Engine
 from bayesnorm import network
 if TYPE_CHECKING:
-    from ..selection import calibrate
+    from ..calibration import calibrate
 def f():
     from ...bayesnorm.plots import _draw
 """
@@ -255,7 +255,7 @@ def f():
         ("bayesnorm.posterior", "load"),
         ("bayesnorm.engines.base", "Engine"),
         ("bayesnorm.network", None),
-        ("bayesnorm.selection", "calibrate"),
+        ("bayesnorm.calibration", "calibrate"),
         ("bayesnorm.plots", "_draw"),
     }
     within = "from .doctor import doctor as doctor"  # a function of its module's name

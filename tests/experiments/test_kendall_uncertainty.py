@@ -13,7 +13,7 @@ from experiments.kendall_uncertainty.retention import measure_retention
 
 from ..marks import takes_long
 
-# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+# Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 
 

@@ -16,7 +16,7 @@ from experiments.temperature.judging import CALIBRATE, CONSTANT, Judged, folds
 from experiments.temperature.networks import fitted, remembered
 from experiments.temperature.uncertainty import covariates
 
-# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+# Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 
 

@@ -10,9 +10,9 @@ import torch
 from torch.distributions import Normal
 
 import bayesnorm as bn
+from bayesnorm.calibration import select_batch_size
 from bayesnorm.network import UnitMoments, collect_moments, mini_batches
 from bayesnorm.posterior import Empirical
-from bayesnorm.selection import select_batch_size
 from bayesnorm.tabular.stacked import HalfSquaredError, Stack, train_stacked
 from bayesnorm.theory import kl_divergence, unit_gaussians, weight_decay_prior
 from experiments.networks import paper_mlp

@@ -14,10 +14,10 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm import likelihoods, metrics
+from bayesnorm.calibration.sampled_outputs import mean_score
 from bayesnorm.errors import InputError
 from bayesnorm.likelihoods import likelihood_from
 from bayesnorm.likelihoods.base import _KINDS
-from bayesnorm.selection.scored_outputs import mean_score
 
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison."""

@@ -11,7 +11,7 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.posterior import shuffled_rounds
 
-# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+# Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 
 

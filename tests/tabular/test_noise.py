@@ -8,7 +8,7 @@ import torch
 
 from bayesnorm.likelihoods import Gaussian, HeteroscedasticGaussian, HeteroscedasticStudentT
 from bayesnorm.predictive import RegressionPredictive
-from bayesnorm.tabular.noise import SeenRows, noise_for
+from bayesnorm.tabular.noise import SeenRows, SeenRowScores, noise_for
 
 ROWS = 2000
 
@@ -97,7 +97,10 @@ def test_weights_decide_which_rows_count():
     assert float(found.noise) == pytest.approx(0.5, rel=0.1)
     few = SeenRows(*parts, weights).some(100)
     assert len(few.mean) == len(few.weights) == 100
-    assert float(few.mean_of(torch.ones_like(few.mean))[0]) == pytest.approx(1.0)
+    scores = SeenRowScores(few, HeteroscedasticGaussian(), "crps")
+    points, _ = scores.points(HeteroscedasticGaussian(0.5))
+    expected = (points[:, 0] * few.weights).sum() / few.weights.sum()
+    assert float(scores.score(HeteroscedasticGaussian(0.5))) == pytest.approx(float(expected))
 
 
 def test_a_row_as_the_model_would_see_it_has_its_uncertainty_and_its_noise():

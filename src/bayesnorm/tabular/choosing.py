@@ -24,12 +24,12 @@ import torch
 from torch import Tensor
 
 from ..arguments import as_number
+from ..calibration import select_batch_size
 from ..errors import BayesNormWarning
 from ..likelihoods import Likelihood
 from ..methods import ensemble
 from ..network import isolated_torch_randomness
 from ..posterior import Posterior, effective_batch_size, resized
-from ..selection import select_batch_size
 from .encodings import Encoded
 from .held_out import Folds, HeldOut, others
 from .members import CalibratedMembers, Members

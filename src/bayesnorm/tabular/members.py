@@ -8,9 +8,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
+from ..calibration import SampledOutputs, significantly_better
 from ..likelihoods import Likelihood
 from ..predictive import ClassificationPredictive
-from ..selection.search import minimise_on_log_scale
 from .conformal import ConformalScores
 from .held_out import HeldOut
 from .networks import BATCH_STATISTICS
@@ -154,8 +154,7 @@ class Members:
             return batch_size, *best
         y, (_, without) = self.trainer.targets.values[rows], self._tempered(LARGEST * self.setting.batch_size, rows)
         while batch_size < LARGEST * self.setting.batch_size:
-            loss = without.log_prob(y) - best[1].log_prob(y)
-            if float(loss.mean()) <= float(loss.std()) / len(loss) ** 0.5:
+            if not significantly_better(-best[1].log_prob(y), -without.log_prob(y), 1.0):
                 break
             batch_size *= 4
             best = self._tempered(batch_size, rows)
@@ -167,17 +166,12 @@ class Members:
         outputs = torch.cat([held.in_order(held.outputs(batch_size), 1) for held in self._whole_rounds])
         y, likelihood = targets.values[rows], self.likelihood
         if self.noise:
-            weights = torch.ones(len(y), dtype=torch.float64) if targets.weights is None else targets.weights[rows]
-
-            def score(temperature: Tensor) -> Tensor:
-                predictive: Any = self.likelihood.with_noise(temperature).predictive(outputs)
-                return -(weights * predictive.log_prob(y)).mean()
-
-            low, high = (torch.tensor(bound, dtype=torch.float64) for bound in TEMPERATURES)
-            likelihood = self.likelihood.with_noise(minimise_on_log_scale(score, low, high, 21, 16)[0])
-        found = likelihood.predictive(outputs)
-        assert isinstance(found, ClassificationPredictive)
-        return likelihood, found
+            weights = None if targets.weights is None else targets.weights[rows]
+            scores = SampledOutputs([outputs], [y], likelihood, "nll", weights)
+            likelihood = likelihood.with_noise(scores.best_noise(TEMPERATURES, refinements=16, grid=21)[0])
+        predictive = likelihood.predictive(outputs)
+        assert isinstance(predictive, ClassificationPredictive)
+        return likelihood, predictive
 
     def _disagreement(self) -> float:
         """Return the variance of members around their mean on held-out rows.

@@ -15,11 +15,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from ..calibration import HeldOutScores, Score, significantly_better
 from ..likelihoods import HeteroscedasticGaussian, HeteroscedasticStudentT, Likelihood
 from ..metrics import crps_points
 from ..predictive import RegressionPredictive
 from ..predictive.noise import NoiseFamily, NormalNoise
-from ..selection.search import minimise_on_log_scale
 
 # Number of quantiles that represent a normal distribution.
 POINTS = 9
@@ -76,34 +76,34 @@ class SeenRows:
         mean, uncertainty, std, target = (part[every] for part in (self.mean, self.uncertainty, self.std, self.target))
         return SeenRows(mean, uncertainty, std, target, None if self.weights is None else self.weights[every])
 
-    def mean_of(self, values: Tensor) -> Tensor:
-        """Return the weighted mean of values, (rows, targets), over rows."""
-        if self.weights is None:
-            return values.mean(0)
-        return (values * self.weights[:, None]).sum(0) / self.weights.sum()
 
-    def with_size(self, likelihood: Likelihood, *, by_density: bool = False) -> Likelihood:
-        """Return a likelihood with the noise of the lowest CRPS for each target, or of the highest log-likelihood."""
-        targets = self.mean.shape[1]
-        squared = not isinstance(likelihood, HeteroscedasticGaussian | HeteroscedasticStudentT)
-        low, high = (torch.full((targets,), bound, dtype=torch.float64) for bound in (LEAST_FACTOR, MOST_FACTOR))
+class SeenRowScores(HeldOutScores):
+    """Scores of held-out rows of a table under any noise.
 
-        def sized(factor: Tensor) -> Likelihood:
-            noise = factor.square() if squared else factor
-            return likelihood.with_noise(noise if targets > 1 else noise[0])
+    Args:
+        rows: The rows.
+        likelihood: The form of the noise.
+        score_name: "crps" or "pll" (negative log density).
+    """
 
-        def score(factor: Tensor) -> Tensor:
-            predictive = self.predictive(sized(factor))
-            if by_density:
-                return -self.mean_of(predictive.log_prob(self.target))
-            return self.mean_of(crps_points(predictive, self.target, form="mixture"))
+    def __init__(self, rows: SeenRows, likelihood: Likelihood, score_name: Score) -> None:
+        super().__init__(likelihood, score_name, rows.weights)
+        self.rows = rows
 
-        return sized(minimise_on_log_scale(score, low, high, grid=13, refinements=6 if by_density else 12)[0])
+    def points(self, likelihood: Likelihood) -> tuple[Tensor, Tensor | None]:
+        predictive = self.rows.predictive(likelihood)
+        if self.score_name == "pll":
+            return -predictive.log_prob(self.rows.target), None
+        return crps_points(predictive, self.rows.target, form="mixture"), None
 
-    def log_likelihood(self, form: Likelihood) -> Tensor:
-        """Return each row's log-likelihood, summed over targets, at the best noise of a form: (rows,)."""
-        found = self.predictive(self.with_size(form, by_density=True)).log_prob(self.target).sum(1)
-        return found if self.weights is None else found * self.weights
+    def noise_range(self) -> tuple[Tensor, Tensor]:
+        targets = self.rows.mean.shape[1]
+        squared = not isinstance(self.likelihood, HeteroscedasticGaussian | HeteroscedasticStudentT)
+        low, high = (
+            torch.full((targets,), factor**2 if squared else factor, dtype=torch.float64)
+            for factor in (LEAST_FACTOR, MOST_FACTOR)
+        )
+        return (low, high) if targets > 1 else (low[0], high[0])
 
 
 def noise_for(rows: SeenRows, likelihood: Likelihood) -> Likelihood:
@@ -116,19 +116,29 @@ def noise_for(rows: SeenRows, likelihood: Likelihood) -> Likelihood:
         likelihood: `Gaussian`, which gets one noise level for each target; or `HeteroscedasticGaussian`, which gets a
             factor, and a floor or heavy tails if they clearly improve the log-likelihood.
     """
-    best = rows.some(SIZE_ROWS).with_size(likelihood)
+    best = _with_best_size(rows, likelihood)
     if not isinstance(likelihood, HeteroscedasticGaussian):
         return best
     few = rows.some(FORM_ROWS)
     middle = (few.std.median(0).values * best.noise).tolist()
-    plain, most = few.log_likelihood(likelihood), 0.0
+    plain = chosen_scores = _scores_at_best(few, likelihood)
     chosen: Likelihood = likelihood
     for form in _forms(middle):
-        gain = few.log_likelihood(form) - plain
-        mean, error = float(gain.mean()), float(gain.std()) / len(gain) ** 0.5
-        if mean > EVIDENCE * error and mean > most:
-            most, chosen = mean, form
-    return best if chosen is likelihood else rows.some(SIZE_ROWS).with_size(chosen)
+        scores = _scores_at_best(few, form)
+        if significantly_better(plain, scores, EVIDENCE) and float(scores.mean()) < float(chosen_scores.mean()):
+            chosen, chosen_scores = form, scores
+    return best if chosen is likelihood else _with_best_size(rows, chosen)
+
+
+def _with_best_size(rows: SeenRows, likelihood: Likelihood) -> Likelihood:
+    """Return a likelihood with the noise of the lowest CRPS for each target."""
+    return SeenRowScores(rows.some(SIZE_ROWS), likelihood, "crps").with_best_noise(refinements=12, grid=13)
+
+
+def _scores_at_best(rows: SeenRows, likelihood: Likelihood) -> Tensor:
+    """Return each row's negative log density at the noise of the highest density, (rows,)."""
+    scores = SeenRowScores(rows, likelihood, "pll")
+    return scores.by_row(scores.with_best_noise(refinements=6, grid=13))
 
 
 def _forms(middle: list[float]) -> Iterator[HeteroscedasticGaussian | HeteroscedasticStudentT]:

@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.selection.scored_outputs import ScoredOutputs, mean_score
+from bayesnorm.calibration.sampled_outputs import SampledOutputs, mean_score
 
-# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+# Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 
 SIZES = [4.0**power for power in range(7)]
@@ -158,7 +158,7 @@ def test_scores_of_rows_average_to_the_score():
     for seed, rows in enumerate((5, 8)):
         y = torch.randint(-1, 3, (rows, 3, 2), generator=torch.Generator().manual_seed(seed))
         cases.append((posterior, noise(rows, 1, 3, 2, seed=seed), y))
-    scored = ScoredOutputs(cases, likelihood, None, 6, seed=0)
+    scored = SampledOutputs.sample(cases, likelihood, None, 6, seed=0)
     rows = scored.by_row(likelihood)
     assert rows.shape == (13,)
     assert float(rows.mean()) == pytest.approx(float(scored.score(likelihood)), rel=1e-5)

@@ -32,8 +32,9 @@ from ..likelihoods.classes import ClassTargets
 from ..likelihoods.scales import require_moderate
 from ..posterior import DeterministicPosterior, Posterior, effective_batch_size, resized
 from .calibrate_arguments import require_batch_sizes, require_noise, validation_cases
-from .scored_outputs import REFINEMENTS, Between, Case, Score, ScoredOutputs, require_scorable
-from .variance_scaled_temperature import fit_variance_scaled_temperature, significantly_better
+from .held_out_scores import REFINEMENTS, Between, Score, significantly_better
+from .sampled_outputs import Case, SampledOutputs, require_scorable
+from .variance_scaled_temperature import fit_variance_scaled_temperature
 
 P = TypeVar("P", bound=Posterior)
 
@@ -120,24 +121,24 @@ def calibrate(
     if sizes is None and search.guarded and size is not None:
         return search.at_own_size([(resized(p, size), *rest) for p, *rest in cases], evidence)
     sizes = True if sizes is None else sizes
-    found: list[_Candidate] = []
+    candidates: list[_Candidate] = []
     anywhere = isinstance(noise, bool) and isinstance(sizes, bool)
     if anywhere or size is None or sizes is False:
         started = cases if folds is None or size is None else [(resized(p, size), *rest) for p, *rest in cases]
         if anywhere:
-            found.append(search.as_it_stands(started))
+            candidates.append(search.as_it_stands(started))
         if noise is not False:
-            found.append(search.with_best_noise(started, None))
+            candidates.append(search.with_best_noise(started, None))
     if size is not None and not isinstance(sizes, bool):
-        found += [search.at(cases, given) for given in sizes]
+        candidates += [search.at(cases, candidate) for candidate in sizes]
     elif size is not None and sizes:
         looked = _over_batch_sizes(lambda log_size: search.tried_at(cases, 2**log_size))
         if search.guarded and evidence:
-            return search.with_slope(cases, _guarded([*found, *looked], evidence), evidence)
-        found += looked
-    if not found:
+            return search.with_slope(cases, _guarded([*candidates, *looked], evidence), evidence)
+        candidates += looked
+    if not candidates:
         return posterior
-    chosen = search.chosen(found)
+    chosen = search.chosen(candidates)
     if sizes is True and folds is None:
         _warn_at_an_end(effective_batch_size(chosen), size)
     return chosen
@@ -213,34 +214,33 @@ class _Search:
 
     def with_slope(self, cases: Sequence[Case], candidate: _Candidate, evidence: float) -> Any:
         """Return the posterior with a candidate's values, and an input-dependent temperature if that is better."""
-        found = self.chosen([candidate])
-        if type(found.likelihood) is not Categorical:
-            return found
-        size: Any = effective_batch_size(found)
+        posterior = self.chosen([candidate])
+        if type(posterior.likelihood) is not Categorical:
+            return posterior
+        size: Any = effective_batch_size(posterior)
         sized = [(resized(case, size), *rest) for case, *rest in cases]
-        return found.with_likelihood(
-            fit_variance_scaled_temperature(self._scored(sized), found.likelihood, SLOPE_SHARE * evidence)
+        return posterior.with_likelihood(
+            fit_variance_scaled_temperature(self._scored(sized), posterior.likelihood, SLOPE_SHARE * evidence)
         )
 
     def at_own_size(self, cases: Sequence[Case], evidence: float) -> Any:
         """Return the posterior with the best temperature, and warn if the network alone scores better with its own."""
         scored = self._scored(cases)
-        fitted = self.posterior.likelihood.with_noise(scored.best_noise(None, self.refinements)[0])
-        likelihood: Any = min(self.posterior.likelihood, fitted, key=lambda each: float(scored.score(each)))
+        fitted = scored.with_best_noise(self.refinements)
+        likelihood: Any = min(self.posterior.likelihood, fitted, key=lambda option: float(scored.score(option)))
         if type(likelihood) is Categorical and evidence:
             likelihood = fit_variance_scaled_temperature(scored, likelihood, SLOPE_SHARE * evidence)
         alone = [(DeterministicPosterior(case.executable, self.posterior.likelihood), *rest) for case, *rest in cases]
-        network = ScoredOutputs(alone, self.posterior.likelihood, self.score, 1, self.seed)
-        tempered = self.posterior.likelihood.with_noise(network.best_noise(None, self.refinements)[0])
-        _warn_if_worse(scored.by_row(likelihood), network.by_row(tempered))
+        network = SampledOutputs.sample(alone, self.posterior.likelihood, self.score, 1, self.seed)
+        _warn_if_worse(scored.by_row(likelihood), network.by_row(network.with_best_noise(self.refinements)))
         return self.posterior.with_likelihood(likelihood)
 
-    def _rows(self, scored: ScoredOutputs, likelihood: Likelihood) -> Tensor | None:
+    def _rows(self, scored: SampledOutputs, likelihood: Likelihood) -> Tensor | None:
         return scored.by_row(likelihood) if self.guarded else None
 
-    def _scored(self, cases: Sequence[Case]) -> ScoredOutputs:
+    def _scored(self, cases: Sequence[Case]) -> SampledOutputs:
         samples = self.posterior.default_samples if self.samples is None else self.samples
-        return ScoredOutputs(cases, self.posterior.likelihood, self.score, samples, self.seed)
+        return SampledOutputs.sample(cases, self.posterior.likelihood, self.score, samples, self.seed)
 
 
 def _over_batch_sizes(look: Callable[[float], _Candidate]) -> list[_Candidate]:

@@ -17,7 +17,8 @@ from ..likelihoods.classes import ClassTargets
 from ..posterior import BatchNormPosterior, DeterministicPosterior, Posterior
 from .calibrate import EVIDENCE, calibrate
 from .calibrate_arguments import require_noise
-from .scored_outputs import Score, mean_score, require_scorable
+from .held_out_scores import Score
+from .sampled_outputs import mean_score, require_scorable
 
 TIMED_ROWS, REPEATS = 64, 5
 

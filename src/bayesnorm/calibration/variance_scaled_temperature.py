@@ -13,9 +13,10 @@ from torch import Tensor
 
 from ..likelihoods import Categorical, VarianceScaledCategorical
 from ..likelihoods.variance_scaled_categorical import log_variance, standardised
-from ..metrics.points import mean_over_points
+from ..metrics import mean_over_points
 from ..predictive import ClassificationPredictive
-from .scored_outputs import ScoredOutputs, score_points
+from .held_out_scores import score_points, significantly_better
+from .sampled_outputs import SampledOutputs
 
 # Prior standard deviation of the slope. Fitted slopes of CIFAR-10 networks are about as large.
 PRIOR = 0.1
@@ -24,7 +25,7 @@ PRIOR = 0.1
 ITERATIONS = 60
 
 
-def fit_variance_scaled_temperature(scored: ScoredOutputs, likelihood: Categorical, evidence: float) -> Categorical:
+def fit_variance_scaled_temperature(scored: SampledOutputs, likelihood: Categorical, evidence: float) -> Categorical:
     """Return a likelihood with an input-dependent temperature, or the given one unless that is significantly better.
 
     Args:
@@ -32,36 +33,30 @@ def fit_variance_scaled_temperature(scored: ScoredOutputs, likelihood: Categoric
         likelihood: The likelihood with the best constant temperature.
         evidence: By how many standard errors of the difference per example it must be better.
     """
-    found = _fitted(scored, likelihood)
-    if found is None:
+    scaled = _fitted(scored, likelihood)
+    if scaled is None:
         return likelihood
-    return found if significantly_better(scored.by_row(likelihood), scored.by_row(found), evidence) else likelihood
-
-
-def significantly_better(simple: Tensor, other: Tensor, evidence: float) -> bool:
-    """Return whether the mean score is lower by more than `evidence` standard errors of the difference per example."""
-    gain = simple - other
-    return len(gain) > 1 and float(gain.mean()) > evidence * float(gain.std()) / math.sqrt(len(gain))
+    return scaled if significantly_better(scored.by_row(likelihood), scored.by_row(scaled), evidence) else likelihood
 
 
 @torch.inference_mode(False)
 @torch.enable_grad()
-def _fitted(scored: ScoredOutputs, likelihood: Categorical) -> VarianceScaledCategorical | None:
+def _fitted(scored: SampledOutputs, likelihood: Categorical) -> VarianceScaledCategorical | None:
     """Return temperature and slope with the lowest score; None if samples do not differ or the slope is negative."""
     outputs = [f if f.dim() > 2 else f.unsqueeze(-1) for f in scored.outputs]  # binary classifiers may lack an axis
-    doubts = [log_variance(f, f.new_full((len(f),), 1 / len(f))) for f in outputs]
-    each = torch.cat([uncertainty.flatten() for uncertainty in doubts]).double()
-    if len(each) < 2 or not bool(torch.isfinite(each).all()) or not float(each.std()) > 0:
+    log_variances = [log_variance(f, f.new_full((len(f),), 1 / len(f))) for f in outputs]
+    joined = torch.cat([values.flatten() for values in log_variances]).double()
+    if len(joined) < 2 or not bool(torch.isfinite(joined).all()) or not float(joined.std()) > 0:
         return None
-    mean, std = float(each.mean()), float(each.std())
-    known = [standardised(uncertainty, mean, std)[:, None] for uncertainty in doubts]  # with an axis for classes
+    mean, std = float(joined.mean()), float(joined.std())
+    disagreement = [standardised(values, mean, std)[:, None] for values in log_variances]  # with an axis for classes
     parameters = torch.tensor([math.log(likelihood.temperature), 0.0], dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([parameters], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
 
     def loss() -> Tensor:
         optimiser.zero_grad()
         parts = []
-        for f, z, y in zip(outputs, known, scored.targets, strict=True):
+        for f, z, y in zip(outputs, disagreement, scored.targets, strict=True):
             level, slope = parameters.to(f)
             log_probs = likelihood.log_probs(f, (level + slope * z).exp())
             parts.append(score_points(ClassificationPredictive(log_probs, None, likelihood.ignore_index), y, None))

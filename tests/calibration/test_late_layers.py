@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.selection import late_layers as module
-from bayesnorm.selection.late_layers import _counts, prediction_cost
-from bayesnorm.selection.scored_outputs import mean_score
+from bayesnorm.calibration import late_layers as module
+from bayesnorm.calibration.late_layers import _counts, prediction_cost
+from bayesnorm.calibration.sampled_outputs import mean_score
 
 COST = {1: 1.2, 2: 1.8, 4: 3.0, 5: 9.0}
 

@@ -8,7 +8,7 @@ import pytest
 import torch
 from scipy.optimize import minimize_scalar
 
-from bayesnorm.selection.search import minimise_on_log_scale
+from bayesnorm.calibration import minimise_on_log_scale
 
 FUNCTIONS = {
     "parabola in the logarithm": lambda t: (math.log(t) - 1.3) ** 2 + 2,

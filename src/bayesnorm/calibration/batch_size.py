@@ -33,7 +33,7 @@ from ..predictive import ClassificationPredictive, MultiTaskPredictive, Predicti
 from ..predictive.base import as_targets, at_least_single
 from ..theory.priors import GaussianPrior, kl_divergence, weight_decay_prior
 from ..theory.unit_gaussians import UnitGaussians, unit_gaussians
-from .scored_outputs import mean_score, require_scorable
+from .sampled_outputs import mean_score, require_scorable
 
 BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 

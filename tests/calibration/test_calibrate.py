@@ -11,9 +11,9 @@ from scipy.optimize import minimize_scalar
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.selection.scored_outputs import mean_score
+from bayesnorm.calibration.sampled_outputs import mean_score
 
-# Small networks often want the least or the largest batch size; tests/selection/test_calibrate.py asks for the warning.
+# Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 
 SIGMAS = 4.5

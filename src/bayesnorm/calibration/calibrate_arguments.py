@@ -9,7 +9,8 @@ from typing import Any
 from ..arguments import as_number, require_positive
 from ..errors import BayesNormError
 from ..posterior import Posterior, effective_batch_size
-from .scored_outputs import Between, Case
+from .held_out_scores import Between
+from .sampled_outputs import Case
 
 
 def require_noise(noise: Any) -> bool | Between:

@@ -1,0 +1,108 @@
+"""Outputs of posteriors on validation data, sampled once and then scored under any noise."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any, Self
+
+import torch
+from torch import Tensor
+
+from ..engines import MonteCarlo, require_finite
+from ..likelihoods import Gaussian, Likelihood
+from ..posterior import Posterior
+from ..predictive.base import at_least_single
+from .held_out_scores import HeldOutScores, Score, score_points
+
+Case = tuple[Posterior, Any, Any]
+"""A posterior with validation data that its network was not trained on: (posterior, x, y)."""
+
+# Up to this count of moments, the search runs on the CPU, because waiting for a GPU at every step takes longer.
+FEW_NUMBERS = 2**15
+
+
+class SampledOutputs(HeldOutScores):
+    """Sampled outputs for examples with known targets.
+
+    Args:
+        outputs: Outputs of all samples, (samples, rows, *out), one tensor for each fold.
+        targets: The targets of each fold.
+        likelihood, score_name, weights: As in `HeldOutScores`.
+        moments: Mean and variance of the outputs of each fold, if they are enough; `outputs` is then not used.
+    """
+
+    def __init__(
+        self,
+        outputs: Sequence[Tensor],
+        targets: Sequence[Any],
+        likelihood: Likelihood,
+        score_name: Score | None = None,
+        weights: Tensor | None = None,
+        moments: Sequence[tuple[Tensor, Tensor]] | None = None,
+    ) -> None:
+        super().__init__(likelihood, score_name, weights)
+        self.outputs, self.targets, self.moments = outputs, targets, moments
+
+    @classmethod
+    def sample(
+        cls, cases: Sequence[Case], likelihood: Likelihood, score_name: Score | None, samples: int, seed: int
+    ) -> Self:
+        """Sample the outputs of posteriors, or only their moments if the score needs no more.
+
+        Args:
+            cases: Posteriors with inputs and targets, one for each fold.
+            likelihood, score_name: As in `HeldOutScores`.
+            samples: Number of samples.
+            seed: Seed of the samples.
+        """
+        engine, outputs, moments = MonteCarlo(samples), [], None
+        if score_name in (None, "crps") and isinstance(likelihood, Gaussian):
+            moments = [engine.moments(posterior, x, seed) for posterior, x, _ in cases]
+            if sum(mean.numel() for mean, _ in moments) <= FEW_NUMBERS:
+                moments = [(mean.cpu(), variance.cpu()) for mean, variance in moments]
+        else:
+            outputs = [at_least_single(engine.outputs(posterior, x, seed)) for posterior, x, _ in cases]
+        sampled = cls(outputs, [y for _, _, y in cases], likelihood, score_name, None, moments)
+        numbers = outputs if moments is None else [torch.stack(pair) for pair in moments]
+        for (posterior, x, _), f, predictive in zip(cases, numbers, sampled.predictives(likelihood), strict=True):
+            require_finite(posterior, x, f, predictive)
+        return sampled
+
+    def predictives(self, likelihood: Likelihood) -> list[Any]:
+        """Return the predictive of each fold under a likelihood."""
+        if self.moments is None:
+            return [likelihood.predictive(f) for f in self.outputs]
+        return [likelihood.gaussian_predictive(mean, variance) for mean, variance in self.moments]
+
+    def points(self, likelihood: Likelihood) -> tuple[Tensor, Tensor | None]:
+        """Return the score of every target (0 if missing) under a likelihood, and a mask of those present."""
+        parts = [
+            score_points(predictive, y, self.score_name)
+            for predictive, y in zip(self.predictives(likelihood), self.targets, strict=True)
+        ]
+        masks = [seen for _, seen in parts if seen is not None]
+        return torch.cat([points for points, _ in parts]), torch.cat(masks) if masks else None
+
+    def noise_range(self) -> tuple[Tensor, Tensor]:
+        """Return the lower and upper ends of the search for the noise, from the likelihood's range in every fold."""
+        outputs = self.outputs if self.moments is None else [mean[None] for mean, _ in self.moments]
+        ranges = [self.likelihood.noise_range(f, y) for f, y in zip(outputs, self.targets, strict=True)]
+        return torch.stack([low for low, _ in ranges]).amin(0), torch.stack([high for _, high in ranges]).amax(0)
+
+
+def require_scorable(cases: Sequence[Case], likelihood: Likelihood, score: Score | None, seed: int) -> None:
+    """Raise an error if predictions cannot be scored with this score or these targets. It runs two examples per case.
+
+    The outputs of one example are used for all others.
+    """
+    for posterior, x, y in cases:
+        f = at_least_single(MonteCarlo(1).outputs(posterior, x[:2], seed))[:, :1]
+        score_points(likelihood.predictive(f.expand(1, len(x), *f.shape[2:])), y, score)
+
+
+def mean_score(
+    posterior: Posterior, x: Any, y: Any, score: Score | None = None, samples: int = 64, seed: int = 0
+) -> float:
+    """Return the score of a posterior that `calibrate` minimises: the mean over targets that are present."""
+    sampled = SampledOutputs.sample([(posterior, x, y)], posterior.likelihood, score, samples, seed)
+    return float(sampled.score(posterior.likelihood))
