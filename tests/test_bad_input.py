@@ -54,10 +54,10 @@ def test_no_batchnorm_layer(model, refused):
     )
 
 
-@pytest.mark.parametrize("model", [None, "model", lambda x: x, 3])
-def test_no_network_at_all(model):
-    with pytest.raises(NetworkError, match=rf"model must be a torch.nn.Module, got {type(model).__name__}"):
-        fit(model)
+def test_no_network_at_all():
+    for model in (None, "model", lambda x: x, 3):
+        with pytest.raises(NetworkError, match=rf"model must be a torch.nn.Module, got {type(model).__name__}"):
+            fit(model)
 
 
 def test_a_layer_without_running_statistics(refused):
@@ -348,12 +348,12 @@ def test_a_network_whose_weights_have_no_shape_yet():
         bn.deterministic(nn.Sequential(nn.LazyLinear(1)), bn.Gaussian())
 
 
-@pytest.mark.parametrize("center", ["mean", None])
-def test_centres(center):
-    with pytest.raises(bn.BayesNormError) as raised:
-        bn.MCBN(batch_size=8, center=center)
-    expected = '"running" (the network\'s running statistics) or "batch" (as published)'
-    assert str(raised.value) == f"center must be {expected}, got {center!r}."
+def test_centres():
+    for center in ("mean", None):
+        with pytest.raises(bn.BayesNormError) as raised:
+            bn.MCBN(batch_size=8, center=center)
+        expected = '"running" (the network\'s running statistics) or "batch" (as published)'
+        assert str(raised.value) == f"center must be {expected}, got {center!r}."
 
 
 @pytest.mark.parametrize("engine", [64, "delta", bn.Delta])

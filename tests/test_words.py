@@ -2,8 +2,6 @@
 
 import math
 
-import pytest
-
 from bayesnorm.words import (
     format_column,
     format_count,
@@ -15,9 +13,8 @@ from bayesnorm.words import (
 )
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
+def test_number():
+    for value, text in (
         (None, "–"),
         (math.nan, "–"),
         ("Bonn", "Bonn"),
@@ -34,15 +31,12 @@ from bayesnorm.words import (
         (12345678.5, "12,345,678"),
         (1.5e12, "1.5e12"),
         (math.inf, "∞"),
-    ],
-)
-def test_number(value, text):
-    assert format_number(value) == text
+    ):
+        assert format_number(value) == text
 
 
-@pytest.mark.parametrize(
-    ("share", "decimals", "text"),
-    [
+def test_nothing_less_than_all_reads_as_all():
+    for share, decimals, text in (
         (0.914, 0, "91 %"),
         (0.914, 1, "91.4 %"),
         (1.0, 1, "100 %"),
@@ -51,10 +45,8 @@ def test_number(value, text):
         (0.9999, 1, "over 99.9 %"),
         (0.0001, 0, "under 1 %"),
         (-0.25, 0, "−25 %"),
-    ],
-)
-def test_nothing_less_than_all_reads_as_all(share, decimals, text):
-    assert format_percent(share, decimals) == text
+    ):
+        assert format_percent(share, decimals) == text
 
 
 def test_columns_share_their_decimals():
@@ -77,9 +69,8 @@ def test_words():
     assert keep_together("± 3, 9 %") == "±\N{NO-BREAK SPACE}3, 9\N{NO-BREAK SPACE}%"
 
 
-@pytest.mark.parametrize(
-    ("values", "texts"),
-    [
+def test_ticks():
+    for values, texts in (
         ([0, 20_000, 40_000], ["0", "20,000", "40,000"]),
         ([-2.5, 0, 2.5], ["−2.5", "0.0", "2.5"]),
         ([0.25, 0.5], ["0.25", "0.50"]),
@@ -91,7 +82,5 @@ def test_words():
         ([1e13, 1.5e13], ["1e13", "1.5e13"]),
         ([1e-6, 2e-6], ["1e−6", "2e−6"]),
         ([-0.0, 0.1], ["0.0", "0.1"]),
-    ],
-)
-def test_ticks(values, texts):
-    assert [format_tick(value, values[1] - values[0], max(map(abs, values))) for value in values] == texts
+    ):
+        assert [format_tick(value, values[1] - values[0], max(map(abs, values))) for value in values] == texts

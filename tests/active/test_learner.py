@@ -109,9 +109,8 @@ def test_labels_of_every_kind():
     assert sorted(set(mixed.labels.tolist())) == [0.5, 1.0], "whole numbers among others are numbers like them"
 
 
-@pytest.mark.parametrize(
-    ("oracle", "match"),
-    [
+def test_labels_that_are_none():
+    for oracle, match in (
         (lambda rows, x: truth(rows, x)[:-1], r"one label per example.* got shape \(3, 1\) for 4 examples"),
         (lambda rows, x: torch.tensor(1.0), r"one label per example.* got shape \(\) for 4 examples"),
         (lambda rows, x: (1.0 for _ in rows[1:]), "got 3 labels for 4 examples"),
@@ -123,11 +122,9 @@ def test_labels_of_every_kind():
             lambda rows, x: truth(rows, x) if len(rows) == 2 else torch.zeros(4, 2),
             r"shape \(2,\) per example.*had \(1,\)",
         ),
-    ],
-)
-def test_labels_that_are_none(oracle, match):
-    with pytest.raises(InputError, match=match):
-        learner(oracle, initial=2 if "had" in match else 4).run()
+    ):
+        with pytest.raises(InputError, match=match):
+            learner(oracle, initial=2 if "had" in match else 4).run()
 
 
 def test_nan_labels_name_their_rows_and_the_others_are_kept():
@@ -145,9 +142,8 @@ def test_nan_labels_name_their_rows_and_the_others_are_kept():
     assert half.rows.tolist()[:3] == [3, 8, 5]
 
 
-@pytest.mark.parametrize(
-    ("options", "match"),
-    [
+def test_settings_that_cannot_work():
+    for options, match in (
         ({"candidates": 3}, "candidates must be at least the batch size 4, got 3"),
         ({"initial": [1, 2, 1]}, "initial: all indices must be different, got 1 twice"),
         ({"initial": [1, 30]}, "initial: indices must be from 0 to 29, got 30"),
@@ -161,11 +157,9 @@ def test_nan_labels_name_their_rows_and_the_others_are_kept():
         ({"acquisition": "bald"}, "acquisition must be .* got str"),
         ({"acquisition": active.Random}, "acquisition must be .* got the class Random"),
         ({"reference": [[math.nan]]}, "reference has 1 NaN"),
-    ],
-)
-def test_settings_that_cannot_work(options, match):
-    with pytest.raises(bn.BayesNormError, match=match):
-        learner(**options)
+    ):
+        with pytest.raises(bn.BayesNormError, match=match):
+            learner(**options)
 
 
 def test_a_pool_with_nan_and_a_fit_without_posterior():

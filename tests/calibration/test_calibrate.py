@@ -206,11 +206,11 @@ def test_targets_may_lack_the_last_axis():
     assert flat.likelihood == column.likelihood
 
 
-@pytest.mark.parametrize(("score", "works"), [("nll", '"crps" or "pll"'), ("rmse", '"crps" or "pll"')])
-def test_a_score_that_does_not_fit_regression(score, works):
-    x = noise(10, 3, seed=1)
-    with pytest.raises(bn.BayesNormError, match=f"score must be {works} for a RegressionPredictive, got '{score}'"):
-        bn.calibrate(regressor(), x, x[:, :1], score=score)
+def test_a_score_that_does_not_fit_regression():
+    for score, works in (("nll", '"crps" or "pll"'), ("rmse", '"crps" or "pll"')):
+        x = noise(10, 3, seed=1)
+        with pytest.raises(bn.BayesNormError, match=f"score must be {works} for a RegressionPredictive, got '{score}'"):
+            bn.calibrate(regressor(), x, x[:, :1], score=score)
 
 
 def test_a_score_that_does_not_fit_classes(classification):
@@ -219,10 +219,10 @@ def test_a_score_that_does_not_fit_classes(classification):
         bn.calibrate(posterior, classification.new_x, classification.new_y, score="crps")
 
 
-@pytest.mark.parametrize("shape", [(9, 1), (10, 2), (10, 10), (1, 10)])
-def test_targets_of_another_shape_are_refused(shape):
-    with pytest.raises(bn.BayesNormError, match="y has shape"):
-        bn.calibrate(regressor(), noise(10, 3, seed=1), torch.zeros(shape))
+def test_targets_of_another_shape_are_refused():
+    for shape in ((9, 1), (10, 2), (10, 10), (1, 10)):
+        with pytest.raises(bn.BayesNormError, match="y has shape"):
+            bn.calibrate(regressor(), noise(10, 3, seed=1), torch.zeros(shape))
 
 
 def fold(posterior, seed, rows=300, scale=0.3):
@@ -260,20 +260,17 @@ def test_folds_choose_the_batch_size_of_another_posterior():
     assert sum(each) <= sum(start)
 
 
-@pytest.mark.parametrize(
-    ("given", "message"),
-    [
+def test_bad_validation_data():
+    for given, message in (
         ({}, "calibrate needs validation data exactly once"),
         ({"x": torch.zeros(3, 3)}, "calibrate needs validation data exactly once"),
         ({"x": torch.zeros(3, 3), "y": torch.zeros(3), "folds": [1]}, "calibrate needs validation data exactly once"),
         ({"folds": []}, "folds is empty"),
         ({"folds": 3}, r"folds must be \[\(posterior, x, y\), ...\], got int"),
         ({"folds": [(torch.zeros(3, 3), torch.zeros(3))]}, r"folds\[0\] must be \(posterior, x, y\), got tuple"),
-    ],
-)
-def test_bad_validation_data(given, message):
-    with pytest.raises(bn.BayesNormError, match=message):
-        bn.calibrate(regressor(), **given)
+    ):
+        with pytest.raises(bn.BayesNormError, match=message):
+            bn.calibrate(regressor(), **given)
 
 
 def test_a_network_is_no_posterior():

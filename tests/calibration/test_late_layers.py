@@ -123,11 +123,9 @@ def test_a_posterior_without_layers_is_refused(data):
         bn.suggest_layers({}, *data)
 
 
-@pytest.mark.parametrize(
-    ("layers", "counts"), [(1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 4]), (31, [1, 2, 4, 8, 16, 31])]
-)
-def test_powers_of_two_and_all(layers, counts):
-    assert _counts(layers) == counts
+def test_powers_of_two_and_all():
+    for layers, counts in ((1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 4]), (31, [1, 2, 4, 8, 16, 31])):
+        assert _counts(layers) == counts
 
 
 def test_costs_are_measured_in_deterministic_passes(posterior, monkeypatch):

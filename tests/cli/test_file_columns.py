@@ -87,11 +87,9 @@ def test_numbers_as_people_write_them(tmp_path, cells, values, kept):
     assert detect_number_formats(column, ".", categorical=["a"]) == {}
 
 
-@pytest.mark.parametrize(
-    "cells", [["1.5", "2"], ["x", "y"], ["1,2,3", "4,5,6"], ["0123 456", "030 12"], ["5%+", "6%+"]]
-)
-def test_what_is_written_in_no_other_way(cells):
-    assert detect_number_formats(pd.DataFrame({"a": cells}), ".") == {}
+def test_what_is_written_in_no_other_way():
+    for cells in (["1.5", "2"], ["x", "y"], ["1,2,3", "4,5,6"], ["0123 456", "030 12"], ["5%+", "6%+"]):
+        assert detect_number_formats(pd.DataFrame({"a": cells}), ".") == {}
 
 
 @pytest.mark.parametrize("odd", ["x", "€5", "1.2,3", "5%"])

@@ -220,14 +220,14 @@ def test_the_files_are_those_that_are_made():
         assert (HERE / name).read_bytes() == content, f"{name}: run python -m tests.cli.hostile_tables.make"
 
 
-@pytest.mark.parametrize("name", LEARNED)
-def test_what_is_said(name):
-    told = []
-    loaded = load_training_table(open_table(HERE / name), options(LEARNED[name].target), told.append)
-    assert told == LEARNED[name].told
-    assert loaded.kinds == LEARNED[name].kinds
-    # The report says all of it, but what it takes the target for.
-    assert [*loaded.warnings] == [line for line in told if "(use --task to override)" not in line]
+def test_what_is_said():
+    for name in LEARNED:
+        told = []
+        loaded = load_training_table(open_table(HERE / name), options(LEARNED[name].target), told.append)
+        assert told == LEARNED[name].told
+        assert loaded.kinds == LEARNED[name].kinds
+        # The report says all of it, but what it takes the target for.
+        assert [*loaded.warnings] == [line for line in told if "(use --task to override)" not in line]
 
 
 @pytest.mark.parametrize("name", REFUSED)

@@ -13,9 +13,8 @@ from bayesnorm.cli.inputs_and_targets import guess_task, require_targets
 from bayesnorm.errors import InputError
 
 
-@pytest.mark.parametrize(
-    ("values", "kind", "task"),
-    [
+def test_guess():
+    for values, kind, task in (
         (np.linspace(0, 1, 50), "number", "regression"),
         (np.arange(50.0), "number", "regression"),
         (np.arange(50.0) % 3, "number", "classification"),
@@ -23,12 +22,10 @@ from bayesnorm.errors import InputError
         (np.array([0.5, 1.5] * 10), "number", "classification"),
         (np.array([0.5, 1.5, 2.5] * 10), "number", "regression"),
         (np.array(["a", "b"] * 10, dtype=object), "category", "classification"),
-    ],
-)
-def test_guess(values, kind, task):
-    guess, reason = guess_task("y", values, kind)
-    assert guess == task
-    assert reason.startswith("y ")
+    ):
+        guess, reason = guess_task("y", values, kind)
+        assert guess == task
+        assert reason.startswith("y ")
 
 
 @pytest.mark.parametrize("task", list(Task))
@@ -51,13 +48,10 @@ def test_classes_are_spread_evenly_and_never_only_in_the_test():
         assert "single" not in y[test]
 
 
-@pytest.mark.parametrize(
-    ("values", "labels"),
-    [([1.0, 2.0], [1, 2]), ([0.5, 1.5], ["0.5", "1.5"]), ([1e30, 2e30], ["1e+30", "2e+30"])],
-)
-def test_numbers_as_classes(values, labels):
-    found = require_targets(Path("t.csv"), "y", np.array(values * 10), "number", Task.classification)
-    assert found[:2].tolist() == labels
+def test_numbers_as_classes():
+    for values, labels in (([1.0, 2.0], [1, 2]), ([0.5, 1.5], ["0.5", "1.5"]), ([1e30, 2e30], ["1e+30", "2e+30"])):
+        found = require_targets(Path("t.csv"), "y", np.array(values * 10), "number", Task.classification)
+        assert found[:2].tolist() == labels
 
 
 def test_a_target_too_large_for_scores_is_refused_before_any_training():

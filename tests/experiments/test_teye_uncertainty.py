@@ -43,13 +43,13 @@ def test_all_samples_are_as_many_as_the_preset_has(preset):
     assert curve.series["PLL"].mean.tolist() == [-1.5, -9.0]
 
 
-@pytest.mark.parametrize(("preset", "runs"), [("quick", 4), ("paper", 25)])
-def test_runs_are_as_many_as_the_preset_has(preset, runs):
-    (curve,) = teye_uncertainty.batch_sizes(header(preset)).values()
-    trained = curve.series["trained with M = 32"]
-    assert trained.at.tolist() == [64.0, 256.0], "what is out of sight is left out"
-    assert trained.mean.tolist() == [-5.0, 10.0]
-    assert trained.runs.tolist() == [runs, runs]
+def test_runs_are_as_many_as_the_preset_has():
+    for preset, runs in (("quick", 4), ("paper", 25)):
+        (curve,) = teye_uncertainty.batch_sizes(header(preset)).values()
+        trained = curve.series["trained with M = 32"]
+        assert trained.at.tolist() == [64.0, 256.0], "what is out of sight is left out"
+        assert trained.mean.tolist() == [-5.0, 10.0]
+        assert trained.runs.tolist() == [runs, runs]
 
 
 def test_pictures_are_drawn_of_what_there_is(tmp_path, capsys):

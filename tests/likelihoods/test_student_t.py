@@ -63,11 +63,11 @@ def test_single_precision_and_what_is_no_number():
     assert found[3].isnan()
 
 
-@pytest.mark.parametrize("df", [1.1, 3.0, 50.0, 299.0, 301.0])
-def test_crps_of_one_draw_is_scoringrules(df):
-    f, y = torch.randn(1, 50, 1, dtype=torch.float64), 4 * torch.randn(50, 1, dtype=torch.float64)
-    found = metrics.crps_points(bn.StudentT(df, 0.7).predictive(f), y, form="mixture")
-    np.testing.assert_allclose(found, scoringrules.crps_t(y.numpy(), df, f[0].numpy(), 0.7), rtol=1e-7, atol=1e-9)
+def test_crps_of_one_draw_is_scoringrules():
+    for df in (1.1, 3.0, 50.0, 299.0, 301.0):
+        f, y = torch.randn(1, 50, 1, dtype=torch.float64), 4 * torch.randn(50, 1, dtype=torch.float64)
+        found = metrics.crps_points(bn.StudentT(df, 0.7).predictive(f), y, form="mixture")
+        np.testing.assert_allclose(found, scoringrules.crps_t(y.numpy(), df, f[0].numpy(), 0.7), rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize(("df", "first", "second"), [(1.5, 0.5, 0.6), (4.0, 1.0, 1.0)])

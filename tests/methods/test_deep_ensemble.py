@@ -117,7 +117,7 @@ def test_parameters_that_cannot_start_afresh(regression):
         bn.DeepEnsemble(members=2, epochs=1).fit(Scaled(), (regression.x, regression.y))
 
 
-@pytest.mark.parametrize("members", [1, 0, 2.0, True, None])
-def test_bad_members(members):
-    with pytest.raises(bn.BayesNormError, match=r"^members "):
-        bn.DeepEnsemble(members=members)
+def test_bad_members():
+    for members in (1, 0, 2.0, True, None):
+        with pytest.raises(bn.BayesNormError, match=r"^members "):
+            bn.DeepEnsemble(members=members)

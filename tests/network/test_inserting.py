@@ -106,19 +106,16 @@ def test_layers_called_by_keyword_and_layers_never_called():
     assert (bn.MCDropout().fit(network, x).predict(x).epistemic > 0).all()
 
 
-@pytest.mark.parametrize(
-    ("where", "said"),
-    [
+def test_places_that_are_none():
+    for where, said in (
         ("bias", r"where: the network has no module 'bias'. Use \"linear\", \"conv\", \"weights\" or names .*'0'"),
         (["0", "9"], r"where: the network has no module '9'"),
         ([], r"where is an empty list"),
         (3, r"where must be .*, got 3"),
         (lambda name, module: False, r"where: the predicate chose none of the 8 modules"),
-    ],
-)
-def test_places_that_are_none(where, said):
-    with pytest.raises(NetworkError, match=said):
-        bn.add_dropout(cnn(), 0.2, where)
+    ):
+        with pytest.raises(NetworkError, match=said):
+            bn.add_dropout(cnn(), 0.2, where)
 
 
 def test_other_bad_input_to_add_dropout():

@@ -195,9 +195,8 @@ def test_layers_that_are_not_chosen_keep_their_running_statistics_while_collecti
     torch.testing.assert_close(posterior.sample(1)["middle.running_var"][0], h.var(0, correction=0))
 
 
-@pytest.mark.parametrize(
-    ("choice", "said"),
-    [
+def test_a_choice_that_chooses_nothing_is_an_error():
+    for choice, said in (
         (0, r"layers=0, but .* layers=1 to 3"),
         (4, r"layers=4, but .* layers=1 to 3"),
         ("nope", r"layers: 'nope' .* 'first', 'middle', 'last'"),
@@ -205,11 +204,9 @@ def test_layers_that_are_not_chosen_keep_their_running_statistics_while_collecti
         (["first", "head"], r"layers: 'head'"),
         ([], r"layers: the list is empty"),
         (lambda name, module: False, r"layers: the predicate chose none of the 3"),
-    ],
-)
-def test_a_choice_that_chooses_nothing_is_an_error(choice, said):
-    with pytest.raises(NetworkError, match=said):
-        bn.MCBN(batch_size=8, states=4, layers=choice).fit(Reversed(), torch.randn(30, 3))
+    ):
+        with pytest.raises(NetworkError, match=said):
+            bn.MCBN(batch_size=8, states=4, layers=choice).fit(Reversed(), torch.randn(30, 3))
 
 
 def test_at_layers_is_what_layers_would_have_drawn_on_the_last_layer(reference):

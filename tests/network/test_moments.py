@@ -17,13 +17,13 @@ def generate(*shape: int, dtype: torch.dtype = torch.float64) -> torch.Tensor:
     return 3 + 2 * torch.randn(shape, generator=torch.Generator().manual_seed(0), dtype=dtype)
 
 
-@pytest.mark.parametrize("shape", SHAPES)
-def test_mean_and_variance_are_those_that_batch_norm_normalises_by(shape):
-    h = generate(*shape)
-    mean, var = mean_and_var(h)
-    h = h.transpose(0, 1).flatten(1)
-    torch.testing.assert_close(mean, h.mean(1))
-    torch.testing.assert_close(var, h.var(1, unbiased=False))
+def test_mean_and_variance_are_those_that_batch_norm_normalises_by():
+    for shape in SHAPES:
+        h = generate(*shape)
+        mean, var = mean_and_var(h)
+        h = h.transpose(0, 1).flatten(1)
+        torch.testing.assert_close(mean, h.mean(1))
+        torch.testing.assert_close(var, h.var(1, unbiased=False))
 
 
 @pytest.mark.parametrize("shape", SHAPES)

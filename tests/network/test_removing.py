@@ -195,20 +195,17 @@ class Doubled(nn.Module):
         return torch.stack([x, x]).sum(0)
 
 
-@pytest.mark.parametrize(
-    ("between", "reason"),
-    [
+def test_units_that_are_used_otherwise_are_kept():
+    for between, reason in (
         (nn.Softmax(1), "softmax"),
         (nn.LayerNorm(4), "layernorm"),
         (Doubled(), "stack"),
         (nn.Unflatten(1, (4,)), "unflatten"),
-    ],
-)
-def test_units_that_are_used_otherwise_are_kept(between, reason):
-    units = trace_units(Odd(between))
-    assert set(units.written["first"]) <= set(units.kept)
-    assert reason in units.kept[units.written["first"][0]]
-    assert "outputs" in units.kept[units.written["second"][0]]
+    ):
+        units = trace_units(Odd(between))
+        assert set(units.written["first"]) <= set(units.kept)
+        assert reason in units.kept[units.written["first"][0]]
+        assert "outputs" in units.kept[units.written["second"][0]]
 
 
 def test_zero_does_not_pass_a_sigmoid_but_deafness_does():
@@ -270,11 +267,11 @@ class Asked(nn.Module):
         return self.part(x) if self.part is not None else F.linear(x, self.second.weight)
 
 
-@pytest.mark.parametrize("how", ["a part that stays whole", "its weight"])
-def test_layers_that_something_else_needs_are_kept(how):
-    units = trace_units(Asked(how))
-    assert "second" not in units.written
-    assert "second (Linear) is used more than once" in units.kept[units.written["first"][0]]
+def test_layers_that_something_else_needs_are_kept():
+    for how in ("a part that stays whole", "its weight"):
+        units = trace_units(Asked(how))
+        assert "second" not in units.written
+        assert "second (Linear) is used more than once" in units.kept[units.written["first"][0]]
 
 
 def test_renewed_statistics_are_those_of_batches():

@@ -191,19 +191,16 @@ def rare(hits: int) -> ClassificationTest:
     return ClassificationTest(y, probs, entropy, None, ("ok", "fraud"), np.array([0.96, 0.04]))
 
 
-@pytest.mark.parametrize(
-    ("hits", "word", "said"),
-    [
+def test_a_rare_class():
+    for hits, word, said in (
         (40, "Yes", "It finds 40 of 40 rows of “fraud”, which is rare."),
         (12, "Partly", "It finds 12 of 40 rows of “fraud”, which is rare."),
         (0, "No", "It finds no row of “fraud” (0 of 40)."),
-    ],
-)
-def test_a_rare_class(hits, word, said):
-    found = prediction(rare(hits))
-    assert found.word == word
-    assert "always answering “ok” is right on 96 %" in found.headline
-    assert found.headline.endswith(said)
+    ):
+        found = prediction(rare(hits))
+        assert found.word == word
+        assert "always answering “ok” is right on 96 %" in found.headline
+        assert found.headline.endswith(said)
 
 
 def test_probabilities_of_a_rare_class_can_be_good_although_answers_are_not():

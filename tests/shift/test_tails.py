@@ -1,7 +1,6 @@
 """Tails of distances against SciPy's distributions."""
 
 import numpy as np
-import pytest
 import scipy.stats
 
 from bayesnorm.posterior.training_batches import _log_tail, _pearson_tail
@@ -9,11 +8,11 @@ from bayesnorm.posterior.training_batches import _log_tail, _pearson_tail
 AT = np.linspace(-4, 9, 27)
 
 
-@pytest.mark.parametrize("skew", [-2.8, -1.0, -1e-3, -1e-7, 0.0, 1e-7, 1e-3, 0.4, 1.9, 2.8, 7.0])
-def test_tails_of_skewed_distances_are_those_of_pearsons_third_type(skew):
-    expected = scipy.stats.pearson3.sf(AT, np.clip(skew, -np.sqrt(8), np.sqrt(8)))
-    # SciPy takes the skewness of 1e-3 through other formulas, of which one loses digits far out.
-    np.testing.assert_allclose(_pearson_tail(AT, np.full_like(AT, skew)), expected, rtol=1e-6, atol=1e-16)
+def test_tails_of_skewed_distances_are_those_of_pearsons_third_type():
+    for skew in (-2.8, -1.0, -1e-3, -1e-7, 0.0, 1e-7, 1e-3, 0.4, 1.9, 2.8, 7.0):
+        expected = scipy.stats.pearson3.sf(AT, np.clip(skew, -np.sqrt(8), np.sqrt(8)))
+        # SciPy takes the skewness of 1e-3 through other formulas, of which one loses digits far out.
+        np.testing.assert_allclose(_pearson_tail(AT, np.full_like(AT, skew)), expected, rtol=1e-6, atol=1e-16)
 
 
 def test_tails_of_logarithms_skewed_to_the_left_are_those_of_gamma_variables():

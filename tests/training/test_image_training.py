@@ -145,9 +145,8 @@ def test_a_network_that_cannot_be_compiled_is_told_as_that(monkeypatch):
         trained(network(), compiled="default")
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
+def test_bad_arguments():
+    for options, message in (
         ({"schedule_every": "batch"}, "schedule_every must be 'epoch' or 'step'.* got 'batch'"),
         (
             {"schedule_every": "step", "schedule": lr_scheduler.ReduceLROnPlateau},
@@ -156,8 +155,6 @@ def test_a_network_that_cannot_be_compiled_is_told_as_that(monkeypatch):
         ({"transform_targets": True}, "transform_targets=True needs a transform"),
         ({"compiled": 3}, "compiled must be True, False or a mode.* got 3"),
         ({"compiled": "fast"}, "compiled='fast' failed"),
-    ],
-)
-def test_bad_arguments(options, message):
-    with pytest.raises(BayesNormError, match=message):
-        trained(copy.deepcopy(network()), **options)
+    ):
+        with pytest.raises(BayesNormError, match=message):
+            trained(copy.deepcopy(network()), **options)

@@ -28,7 +28,7 @@ def test_other_settings_are_adams():
     assert made.defaults["betas"] == (0.5, 0.9)
 
 
-@pytest.mark.parametrize("share", [-0.1, float("nan"), "much"])
-def test_a_share_that_is_none(share):
-    with pytest.raises(BayesNormError, match="share"):
-        relative_adam([nn.Parameter(torch.ones(2))], share=share)
+def test_a_share_that_is_none():
+    for share in (-0.1, float("nan"), "much"):
+        with pytest.raises(BayesNormError, match="share"):
+            relative_adam([nn.Parameter(torch.ones(2))], share=share)

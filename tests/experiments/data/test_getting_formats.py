@@ -122,20 +122,17 @@ def test_notmnist_leaves_broken_pictures_out_and_counts(tmp_path):
         formats.notmnist_pictures(tar(tmp_path / "a.tar.gz", members))
 
 
-@pytest.mark.parametrize(
-    ("text", "options"),
-    [
+def test_tables_of_text():
+    for text, options in (
         ('"a";"b";"y"\n1;2.5;3\n-4;5;6\n', {"target": -1, "separator": ";"}),
         ("@relation a\n% words\n@data\n1,2.5,3\n-4,5,6\n", {"target": -1, "separator": ","}),
         (" 1  2.5   3 \n-4 5 6\n\n", {"target": 2}),
         ("3,1,2.5,0\n6,-4,5,0\n", {"target": 0, "separator": ",", "leave_out": 3}),
-    ],
-)
-def test_tables_of_text(text, options):
-    for content in (text.encode(), gzip.compress(text.encode())):
-        X, y = formats.text_table(content, **options)
-        assert X.tolist() == [[1, 2.5], [-4, 5]]
-        assert y.tolist() == [3, 6]
+    ):
+        for content in (text.encode(), gzip.compress(text.encode())):
+            X, y = formats.text_table(content, **options)
+            assert X.tolist() == [[1, 2.5], [-4, 5]]
+            assert y.tolist() == [3, 6]
 
 
 def test_tables_of_workbooks():

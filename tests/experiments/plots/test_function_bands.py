@@ -67,9 +67,9 @@ def test_everything_is_drawn_and_labelled(posterior):
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
 
 
-@pytest.mark.parametrize(("outputs", "likelihood"), [(2, bn.Gaussian()), (3, bn.Categorical())])
-def test_only_one_real_output_can_be_shown(outputs, likelihood):
-    model = nn.Sequential(nn.Linear(1, 6), nn.BatchNorm1d(6), nn.Linear(6, outputs))
-    posterior = bn.MCBN(batch_size=8, states=20).fit(model, torch.linspace(-1, 1, 40)[:, None], likelihood)
-    with pytest.raises(InputError, match=r"posterior must predict one real output per example, got a"):
-        FunctionBands.from_posterior(posterior, GRID)
+def test_only_one_real_output_can_be_shown():
+    for outputs, likelihood in ((2, bn.Gaussian()), (3, bn.Categorical())):
+        model = nn.Sequential(nn.Linear(1, 6), nn.BatchNorm1d(6), nn.Linear(6, outputs))
+        posterior = bn.MCBN(batch_size=8, states=20).fit(model, torch.linspace(-1, 1, 40)[:, None], likelihood)
+        with pytest.raises(InputError, match=r"posterior must predict one real output per example, got a"):
+            FunctionBands.from_posterior(posterior, GRID)
