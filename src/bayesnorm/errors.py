@@ -33,7 +33,7 @@ class BayesNormError(ValueError):
     """Base class of every error that this package raises on purpose; long messages are shortened."""
 
     def __init__(self, *arguments: Any) -> None:
-        super().__init__(*(shortened(each) if isinstance(each, str) else each for each in arguments))
+        super().__init__(*(shortened(argument) if isinstance(argument, str) else argument for argument in arguments))
 
 
 class NetworkError(BayesNormError):

@@ -68,12 +68,12 @@ def write(
     write_bytes(path, len(header).to_bytes(8, "little") + header + content[8 + size :], argument)
 
 
-def as_path(given: Any, argument: str = "path") -> Path:
+def as_path(value: Any, argument: str = "path") -> Path:
     """Return the path of a file, or raise an error if the value is not a path."""
     try:
-        return Path(given)
+        return Path(value)
     except TypeError as error:
-        raise FileFormatError(f"{argument} must be the path of a file, got {type(given).__name__}.") from error
+        raise FileFormatError(f"{argument} must be the path of a file, got {type(value).__name__}.") from error
 
 
 def write_bytes(path: Path, content: bytes, argument: str = "path") -> None:
@@ -153,8 +153,8 @@ def partial_name(path: Path) -> str:
 def left_behind(path: Path) -> list[Path]:
     """Return partial files and folders of processes on this machine that are no longer alive."""
     prefix = _partial_prefix(path)
-    found = path.parent.glob(f"{glob.escape(prefix)}*")
-    return [left for left in found if not _lives(left.name.removeprefix(prefix).partition("-")[0])]
+    files = path.parent.glob(f"{glob.escape(prefix)}*")
+    return [left for left in files if not _lives(left.name.removeprefix(prefix).partition("-")[0])]
 
 
 def read(
@@ -252,11 +252,11 @@ def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
 
 def grouped(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     """Return tensors grouped by the part of their names before the first dot, keyed by the rest."""
-    found: dict[str, dict[str, Tensor]] = {}
+    groups: dict[str, dict[str, Tensor]] = {}
     for name, tensor in tensors.items():
         first, _, rest = name.partition(".")
-        found.setdefault(first, {})[rest] = tensor
-    return found
+        groups.setdefault(first, {})[rest] = tensor
+    return groups
 
 
 def _digest(tensors: dict[str, Tensor], text: str) -> str:
@@ -268,32 +268,32 @@ def _digest(tensors: dict[str, Tensor], text: str) -> str:
     return digest.hexdigest()
 
 
-def require_version(path: Path, found: str, argument: str, again: str) -> None:
+def require_version(path: Path, version: str, argument: str, again: str) -> None:
     """Raise an error if a file has another format version than this one."""
-    if found == str(VERSION):
+    if version == str(VERSION):
         return
-    if found.isdecimal() and len(found) < 10 and int(found) > VERSION:
+    if version.isdecimal() and len(version) < 10 and int(version) > VERSION:
         again = f"upgrade bayesnorm, because a newer version wrote it, or {again}"
     raise FileFormatError(
-        f"{argument}: {path} has format version {found[:20]}, but this bayesnorm reads version {VERSION}. To fix "
+        f"{argument}: {path} has format version {version[:20]}, but this bayesnorm reads version {VERSION}. To fix "
         f"this, {again}."
     )
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     """Return a JSON object as a dict, or raise an error if a name occurs twice."""
-    found = dict(pairs)
-    if len(found) < len(pairs):
+    entries = dict(pairs)
+    if len(entries) < len(pairs):
         raise ValueError("a name occurs twice in one object")
-    return found
+    return entries
 
 
 def _finite(text: str) -> float:
     """Return a JSON number, or raise an error if it is not finite, such as NaN or 1e400."""
-    found = float(text)
-    if not math.isfinite(found):
+    value = float(text)
+    if not math.isfinite(value):
         raise ValueError(f"{text[:20]} is not a finite number")
-    return found
+    return value
 
 
 def _is_deep(config: Any) -> bool:

@@ -50,8 +50,8 @@ def whole(least: int = 0, most: int = LARGEST_WHOLE) -> Check:
 
     @Check
     def check(value: Any, where: str) -> None:
-        found = as_whole(value)
-        if found is None or not least <= found <= most:
+        whole_value = as_whole(value)
+        if whole_value is None or not least <= whole_value <= most:
             refuse(
                 where, value, f"the whole number {least}" if least == most else f"a whole number from {least} to {most}"
             )
@@ -66,8 +66,13 @@ def number(least: float = -math.inf, most: float = math.inf, *, above: float = -
 
     @Check
     def check(value: Any, where: str) -> None:
-        found = as_number(value)
-        if found is None or not math.isfinite(found) or not least <= found <= most or found <= above:
+        number_value = as_number(value)
+        if (
+            number_value is None
+            or not math.isfinite(number_value)
+            or not least <= number_value <= most
+            or number_value <= above
+        ):
             refuse(where, value, f"a finite number {told}".rstrip())
 
     return check
@@ -129,7 +134,7 @@ def either(first: type, one: Check, other: Check) -> Check:
     return Check(lambda value, where: (one if isinstance(value, first) else other)(value, where))
 
 
-def listed(each: Check, least: int = 0, most: int = LARGEST_WHOLE) -> Check:
+def listed(check_entry: Check, least: int = 0, most: int = LARGEST_WHOLE) -> Check:
     """Describe a list with a number of entries between limits."""
 
     @Check
@@ -138,12 +143,12 @@ def listed(each: Check, least: int = 0, most: int = LARGEST_WHOLE) -> Check:
             refuse(where, value, "a list")
         whole(least, most)(len(value), f"the length of {where}")
         for i, entry in enumerate(value):
-            each(entry, f"{where}[{i}]")
+            check_entry(entry, f"{where}[{i}]")
 
     return check
 
 
-def mapping(each: Check, least: int = 0) -> Check:
+def mapping(check_entry: Check, least: int = 0) -> Check:
     """Describe an object with arbitrary names and values of one kind."""
 
     @Check
@@ -151,7 +156,7 @@ def mapping(each: Check, least: int = 0) -> Check:
         if not isinstance(value, dict) or len(value) < least:
             refuse(where, value, f"an object with at least {least} entries")
         for name, entry in value.items():
-            each(entry, f"{where}.{name[:60]}")
+            check_entry(entry, f"{where}.{name[:60]}")
 
     return check
 
@@ -194,10 +199,10 @@ class Array:
 
     def require(self, tensor: Tensor, where: str) -> None:
         """Raise an error if a tensor does not fit this description."""
-        found = tuple(tensor.shape)
-        fits = (n >= 1 - self.empty if size is None else n == size for n, size in zip(found, self.shape, strict=False))
-        if len(found) != len(self.shape) or not all(fits):
-            refuse(where, found, f"of shape {tuple('any' if size is None else size for size in self.shape)}")
+        shape = tuple(tensor.shape)
+        fits = (n >= 1 - self.empty if size is None else n == size for n, size in zip(shape, self.shape, strict=False))
+        if len(shape) != len(self.shape) or not all(fits):
+            refuse(where, shape, f"of shape {tuple('any' if size is None else size for size in self.shape)}")
         if tensor.dtype not in self.dtypes:
             refuse(where, tensor.dtype, f"one of {', '.join(map(str, self.dtypes))}")
         if tensor.is_floating_point():

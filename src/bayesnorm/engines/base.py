@@ -88,11 +88,11 @@ class Engine(ABC):
         return summarised(self.predict(posterior, x, seed))
 
 
-def require_one_shape(first: Sequence[int], found: Sequence[int]) -> None:
+def require_one_shape(first: Sequence[int], other: Sequence[int]) -> None:
     """Raise an error if the outputs of ensemble members differ in shape."""
-    if first != found:
+    if first != other:
         raise BayesNormError(
-            f"The members return outputs of different shapes, {tuple(first)} and {tuple(found)}. All shapes must agree."
+            f"The members return outputs of different shapes, {tuple(first)} and {tuple(other)}. All shapes must agree."
         )
 
 

@@ -53,14 +53,14 @@ class Delta(Engine):
         require_whole("block_bytes", self.block_bytes)
 
     def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        found = self.outputs(posterior, x)
-        predictive = found.predictive(posterior.likelihood, seed)
-        require_finite(posterior, x, torch.stack([found.mean, found.variance.to(found.mean)]), predictive)
+        outputs = self.outputs(posterior, x)
+        predictive = outputs.predictive(posterior.likelihood, seed)
+        require_finite(posterior, x, torch.stack([outputs.mean, outputs.variance.to(outputs.mean)]), predictive)
         return predictive
 
     def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        found = self.outputs(posterior, x)
-        return finite_summary(posterior, x, found.summary(posterior.likelihood, seed))
+        outputs = self.outputs(posterior, x)
+        return finite_summary(posterior, x, outputs.summary(posterior.likelihood, seed))
 
     def outputs(self, posterior: Drawable, x: Any) -> GaussianOutputs:
         """Return the mean and a root of the covariance of the outputs."""
@@ -118,8 +118,8 @@ def outputs_with_derivatives(
         most_outputs: If an example has more outputs, this number of random combinations replaces them.
     """
     with torch.enable_grad():
-        own = posterior.location.expand(len(x), -1).clone().requires_grad_()
-        f = posterior.executable.derivable(posterior.state(own), x)
+        location = posterior.location.expand(len(x), -1).clone().requires_grad_()
+        f = posterior.executable.derivable(posterior.state(location), x)
         flat = f.reshape(len(x), -1).sum(0)
         if most_outputs is not None and len(flat) > most_outputs:
             generator = torch.Generator().manual_seed(0)
@@ -134,14 +134,16 @@ def outputs_with_derivatives(
     @derivative_errors_explained()
     def derivatives() -> Tensor:
         if x.is_cuda and len(flat) > 1:  # a GPU has enough memory for all backward passes at once
-            each = torch.eye(len(flat), dtype=flat.dtype, device=flat.device)
+            unit_vectors = torch.eye(len(flat), dtype=flat.dtype, device=flat.device)
             try:
-                return torch.autograd.grad(flat, own, each, is_grads_batched=True, retain_graph=True)[0].movedim(0, 1)
+                return torch.autograd.grad(flat, location, unit_vectors, is_grads_batched=True, retain_graph=True)[
+                    0
+                ].movedim(0, 1)
             except RuntimeError as error:
                 if isinstance(error, torch.OutOfMemoryError):
                     raise
         last = len(flat) - 1
-        rows = [torch.autograd.grad(flat[k], own, retain_graph=k < last)[0] for k in range(len(flat))]
+        rows = [torch.autograd.grad(flat[k], location, retain_graph=k < last)[0] for k in range(len(flat))]
         return torch.stack(rows, dim=1)
 
     return f.detach(), derivatives

@@ -56,8 +56,8 @@ class OutputDirections:
         self.find(posterior)
         if rank not in self._mixed:
             if self.components is None or self.sensitivities is None:
-                found, explained = posterior.fluctuations.principal(rank)
-                self._mixed[rank] = found / explained[-1].sqrt()
+                components, explained = posterior.fluctuations.principal(rank)
+                self._mixed[rank] = components / explained[-1].sqrt()
             else:
                 self._mixed[rank] = mixed_directions(self.components, self.sensitivities, rank)
         return self._mixed[rank]
@@ -74,9 +74,9 @@ class OutputDirections:
             )
         # Independent of the modes that the caller has set.
         with torch.autocast(self.rows.device.type, enabled=False), posterior.executable.forbid_weight_changes():
-            found = output_components(posterior, self.rows)
-        if found is not None:
-            self.components, self.sensitivities = (rounded_for_files(part) for part in found)
+            parts = output_components(posterior, self.rows)
+        if parts is not None:
+            self.components, self.sensitivities = (rounded_for_files(part) for part in parts)
         self.known = True
 
 
@@ -111,8 +111,8 @@ def output_components(posterior: CoordinatePosterior, x: Tensor) -> tuple[Tensor
     if independent is not None:
         correlation += (flat * independent.square()) @ flat.T
     values, vectors = torch.linalg.eigh(correlation)
-    kept = int((values[-MOST_COMPONENTS:] > 1e-9 * values[-1]).sum())
-    values, vectors = values[-kept:].flip(0), vectors[:, -kept:].flip(1)
+    count = int((values[-MOST_COMPONENTS:] > 1e-9 * values[-1]).sum())
+    values, vectors = values[-count:].flip(0), vectors[:, -count:].flip(1)
     components = (half.T @ vectors).T @ factor
     if independent is not None:
         components += (vectors.T @ flat) * independent.square()
@@ -124,10 +124,10 @@ def output_components(posterior: CoordinatePosterior, x: Tensor) -> tuple[Tensor
 def mixed_directions(components: Tensor, sensitivities: Tensor, rank: int) -> Tensor:
     """Return `rank` mixtures of the components that best fit the outputs' variances, (rank, 2C). Deterministic."""
     moves = sensitivities.double().cpu().clone()  # a copy that autograd can use, even after a fit in inference mode
-    outputs, known = moves.shape
+    outputs, count = moves.shape
     share = moves[:, :rank].square().sum(1).mean()
-    start = torch.eye(min(rank, known), known, dtype=torch.float64) / share.sqrt()
-    if rank >= known:
+    start = torch.eye(min(rank, count), count, dtype=torch.float64) / share.sqrt()
+    if rank >= count:
         return _mixed(start, components)
     generator = torch.Generator().manual_seed(0)
     mixture = start + 0.02 * torch.randn(start.shape, generator=generator, dtype=torch.float64)
@@ -137,7 +137,7 @@ def mixed_directions(components: Tensor, sensitivities: Tensor, rank: int) -> Te
         optimiser.zero_grad()
         # A small penalty on the distance to the start determines what the outputs leave undetermined.
         ratio = ((moves @ mixture.T).square().sum(1) + tiny).log()
-        value = ratio.square().mean() + 1e-3 * (mixture - start).square().sum() * known / outputs
+        value = ratio.square().mean() + 1e-3 * (mixture - start).square().sum() * count / outputs
         value.backward()
         return value
 

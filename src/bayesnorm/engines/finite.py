@@ -39,7 +39,7 @@ def _require_finite(posterior: Drawable, x: Any, predictive: Predictive, dtype: 
     """Raise an error if means or variances are not finite."""
     parts = list(predictive.values()) if isinstance(predictive, MultiTaskPredictive) else [predictive]
     # Logits may be -inf, for classes that are impossible.
-    good = torch.stack([_finite_rows(part) for own in parts for part in (own.mean, own.epistemic)]).all(0)
+    good = torch.stack([_finite_rows(values) for part in parts for values in (part.mean, part.epistemic)]).all(0)
     if not bool(good.all()):
         raise NotFiniteError(_explained(posterior, x, (~good).nonzero().flatten().tolist(), len(good), dtype))
 

@@ -49,7 +49,7 @@ class GaussianOutputs:
         noise = self._noise(SOFTMAX_SAMPLES, seed)
         row_bytes = self.mean[0].numel() * self.mean.element_size()
 
-        def each(take: Take) -> None:
+        def run_parts(take: Take) -> None:
             rows = max(1, BLOCK_BYTES // (2 * row_bytes))
             pairs = max(1, BLOCK_BYTES // (2 * rows * row_bytes))
             for start in range(0, len(self.mean), rows):
@@ -57,7 +57,7 @@ class GaussianOutputs:
                 for some in noise.split(pairs, dim=1):
                     take(part, self._deviated(part, some), None)
 
-        return summary_of(likelihood, len(self.mean), each)
+        return summary_of(likelihood, len(self.mean), run_parts)
 
     def sample(self, n: int, seed: int) -> Tensor:
         """Return n samples of the outputs in mirrored pairs, whose mean is `mean`: (n, batch, *out)."""

@@ -53,11 +53,11 @@ class MonteCarlo(Engine):
         passes = posterior.passes(self.samples, require_seed(seed))
         x = posterior.executable.input(x)
 
-        def each(take: Take) -> None:
+        def run_parts(take: Take) -> None:
             options = {"vectorize": self.vectorize, "chunk": self.chunk, "block_bytes": self.block_bytes}
             run_passes(passes, self.samples, x, take, **options)
 
-        return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), each))
+        return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), run_parts))
 
     def outputs(self, posterior: Drawable, x: Any, seed: int = 0) -> Tensor:
         """Run the network under every sample and return the outputs, (samples, batch, *out)."""

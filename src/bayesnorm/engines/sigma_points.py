@@ -57,10 +57,10 @@ class SigmaPoints(Engine):
         passes = [Passes(posterior.executable, states)]
         x = posterior.executable.input(x)
 
-        def each(take: Take) -> None:
+        def run_parts(take: Take) -> None:
             run_passes(passes, 2 * self.rank, x, take, vectorize=self.vectorize, chunk=self.chunk)
 
-        return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), each))
+        return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), run_parts))
 
     def outputs(self, posterior: Drawable, x: Any) -> Tensor:
         """Run the network at each point and return the outputs, (2 rank, batch, *out)."""

@@ -17,14 +17,14 @@ Take = Callable[[slice, Tensor, Tensor | None], None]
 """A function of a slice of examples, their outputs under some samples, (n, rows, *out), and the samples' weights."""
 
 
-def summary_of(likelihood: Likelihood, rows: int, each: Callable[[Take], None]) -> Predictive:
+def summary_of(likelihood: Likelihood, rows: int, run_parts: Callable[[Take], None]) -> Predictive:
     """Return the summary of the mixture over samples.
 
     Args:
         likelihood: Turns outputs into distributions of targets. If it uses the variance of the outputs across samples,
             all samples run twice: first for the variance, then for the mixture.
         rows: Number of examples.
-        each: Runs the samples and passes their outputs to the given function.
+        run_parts: Runs the samples and passes their outputs to the given function.
     """
     variance: Tensor | None = None
     if likelihood.uses_sample_variance:
@@ -34,15 +34,15 @@ def summary_of(likelihood: Likelihood, rows: int, each: Callable[[Take], None]) 
             finite = at_least_single(f).nan_to_num(0.0, neginf=0.0)  # logits of impossible classes are -inf
             spread.add(part, RegressionPredictive(finite, finite.new_zeros(()), weights), _total(f, weights))
 
-        each(measure)
+        run_parts(measure)
         variance = spread.predictive().epistemic
     running = RunningSummary(rows)
 
     def take(part: slice, f: Tensor, weights: Tensor | None) -> None:
-        known = None if variance is None else variance[part]
-        running.add(part, likelihood.part_predictive(f, weights, known), _total(f, weights))
+        part_variance = None if variance is None else variance[part]
+        running.add(part, likelihood.part_predictive(f, weights, part_variance), _total(f, weights))
 
-    each(take)
+    run_parts(take)
     return running.predictive()
 
 

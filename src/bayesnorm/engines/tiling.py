@@ -51,8 +51,8 @@ def predict_tiles(predict: Callable[[Tensor], Predictive], x: Tensor, tile: Any,
     for top, height, upper, lower in _pieces(x.shape[-2], sizes[0], shared):
         row = []
         for left, width, first, last in _pieces(x.shape[-1], sizes[1], shared):
-            found = predict(x[..., top : top + height, left : left + width])
-            row.append(_cropped(found, (height, width), (upper, lower), (first, last)))
+            tile_predictive = predict(x[..., top : top + height, left : left + width])
+            row.append(_cropped(tile_predictive, (height, width), (upper, lower), (first, last)))
         bands.append(map_tensors(lambda *parts: torch.cat(parts, -1), *row))
     return map_tensors(lambda *parts: torch.cat(parts, -2), *bands)
 
@@ -75,13 +75,15 @@ def _pieces(length: int, size: int, shared: int) -> list[tuple[int, int, int, in
     ]
 
 
-def _cropped(found: Predictive, size: tuple[int, int], rows: tuple[int, int], columns: tuple[int, int]) -> Predictive:
+def _cropped(
+    predictive: Predictive, size: tuple[int, int], rows: tuple[int, int], columns: tuple[int, int]
+) -> Predictive:
     """Return a copy of some pixel rows and columns of a tile."""
-    one: Any = next(iter(found.values())) if isinstance(found, MultiTaskPredictive) else found
+    one: Any = next(iter(predictive.values())) if isinstance(predictive, MultiTaskPredictive) else predictive
     shape = tuple(one.parts[0].shape[1:])
     if shape[-2:] != size:
         raise InputError(
             f"tile needs a network that predicts every pixel of its input, but for {size[0]} x {size[1]} pixels this "
             f"network returns shape {shape}. Leave tile out."
         )
-    return map_tensors(lambda part: part[..., slice(*rows), slice(*columns)].clone(), found)
+    return map_tensors(lambda part: part[..., slice(*rows), slice(*columns)].clone(), predictive)

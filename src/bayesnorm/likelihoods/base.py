@@ -109,10 +109,10 @@ def likelihood_from(config: dict[str, Any]) -> Likelihood:
     fields = dict(config)
     one_of(*sorted(_KINDS))(fields.get("kind"), "likelihood.kind")
     kind = _KINDS[fields.pop("kind")]
-    known = {field.name: field.default for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
+    defaults = {field.name: field.default for field in dataclasses.fields(kind)}  # type: ignore[arg-type]
     for name, value in fields.items():
-        if name not in known:
+        if name not in defaults:
             refuse("likelihood", name, f"an argument of {kind.__name__}")
         if name != "tasks":  # these are likelihoods, which `MultiTask` reads
-            (flag if isinstance(known[name], bool) else _NUMBERS)(value, f"likelihood.{name}")
+            (flag if isinstance(defaults[name], bool) else _NUMBERS)(value, f"likelihood.{name}")
     return kind(**fields)

@@ -66,9 +66,9 @@ class ClassTargets(Likelihood, ABC):
     def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
         f = at_least_single(f if f.dim() > 1 else f.unsqueeze(-1))[None]
         log_probs = self.log_probs(f, beside(self.noise if noise is None else noise, f))[0]
-        target, known, ignored = self._targets(y, log_probs)
+        target, valid, ignored = self._targets(y, log_probs)
         cost = nll_loss(log_probs, target, reduction="none")
-        cost = torch.where(known, cost, math.nan)
+        cost = torch.where(valid, cost, math.nan)
         if ignored is not None:
             cost = torch.where(ignored, 0, cost)
         return cost.sum() / len(log_probs)
@@ -89,18 +89,18 @@ class ClassTargets(Likelihood, ABC):
         if not same_places(y, log_probs[:, 0]):
             raise InputError(f"y has shape {tuple(y.shape)}. Pass whole class numbers of shape {shape}.")
         y = y.reshape(shape)
-        known = (y >= 0) & (y < classes)
+        valid = (y >= 0) & (y < classes)
         if y.is_floating_point():
-            known &= y == y.round()
+            valid &= y == y.round()
         ignored = None if self.ignore_index is None else y == self.ignore_index
-        bad = ~known if ignored is None else ~(known | ignored)
+        bad = ~valid if ignored is None else ~(valid | ignored)
         if holds(bad.any()):
             raise InputError(
                 f"y must be class numbers from 0 to {classes - 1}, but {int(bad.sum())} of {y.numel()} values are not, "
                 f"such as {float(y[bad][0]):g}. If a number such as -100 marks missing targets, pass ignore_index=-100 "
                 "to the likelihood."
             )
-        return torch.where(known, y, 0).long(), known, ignored
+        return torch.where(valid, y, 0).long(), valid, ignored
 
 
 def with_zero(f: Tensor) -> Tensor:

@@ -62,8 +62,8 @@ class LogitNoise(ClassTargets):
         noise = noise.view(*noise.shape[:1], 1, 1, *noise.shape[1:], *[1] * (logits.dim() - 3))
         total: Tensor | None = None
         for part in noise.split(max(1, BLOCK_NUMBERS // max(1, logits.numel()))):
-            found = torch.logsumexp(torch.log_softmax((logits + std * part) / temperature, dim=3), dim=0)
-            total = found if total is None else torch.logaddexp(total, found)
+            log_prob = torch.logsumexp(torch.log_softmax((logits + std * part) / temperature, dim=3), dim=0)
+            total = log_prob if total is None else torch.logaddexp(total, log_prob)
         assert total is not None
         return total - math.log(self.samples)
 

@@ -54,7 +54,7 @@ class MultiTask(Likelihood):
             tasks = {name: (likelihood_from(config), outputs) for name, config, outputs in tasks}
         if not isinstance(tasks, Mapping) or not tasks:
             raise BayesNormError(f"tasks must be a dict of likelihoods by name, got {tasks!r}.")
-        object.__setattr__(self, "tasks", tuple(_task(str(name), given) for name, given in tasks.items()))
+        object.__setattr__(self, "tasks", tuple(_task(str(name), task) for name, task in tasks.items()))
         object.__setattr__(self, "axis", int(axis))
 
     def __getitem__(self, name: str) -> Likelihood:
@@ -62,8 +62,8 @@ class MultiTask(Likelihood):
 
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> MultiTaskPredictive:
         parts = self._outputs(f)
-        found = {name: task.predictive(parts[name], weights) for name, task, _ in self.tasks}
-        return MultiTaskPredictive(found, self._targets)
+        predictives = {name: task.predictive(parts[name], weights) for name, task, _ in self.tasks}
+        return MultiTaskPredictive(predictives, self._targets)
 
     @property
     def uses_sample_variance(self) -> bool:
@@ -72,28 +72,28 @@ class MultiTask(Likelihood):
     def part_predictive(self, f: Tensor, weights: Tensor | None, variance: Tensor | None) -> MultiTaskPredictive:
         parts = self._outputs(f)
         variances = {} if variance is None else self._outputs(variance[None])
-        found = {}
+        predictives = {}
         for name, task, _ in self.tasks:
-            own = variances[name][0] if task.uses_sample_variance and variances else None
-            found[name] = task.part_predictive(parts[name], weights, own)
-        return MultiTaskPredictive(found, self._targets)
+            variance = variances[name][0] if task.uses_sample_variance and variances else None
+            predictives[name] = task.part_predictive(parts[name], weights, variance)
+        return MultiTaskPredictive(predictives, self._targets)
 
     def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> MultiTaskPredictive | None:
         means, variances = self._outputs(mean[None]), self._outputs(variance[None])
-        found = {}
+        predictives = {}
         for name, task, _ in self.tasks:
             exact = task.gaussian_predictive(means[name][0], variances[name][0])
             if exact is None:
                 return None
-            found[name] = exact
-        return MultiTaskPredictive(found, self._targets)
+            predictives[name] = exact
+        return MultiTaskPredictive(predictives, self._targets)
 
     def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:
         parts, targets = self._outputs(f[None]), self._targets(y)
         losses = []
         for k, (name, task, _) in enumerate(self.tasks):
-            own = None if noise is None else task.noise.to(noise) * noise[k]
-            losses.append(task.loss(parts[name][0], targets[name], own))
+            task_noise = None if noise is None else task.noise.to(noise) * noise[k]
+            losses.append(task.loss(parts[name][0], targets[name], task_noise))
         return torch.stack(losses).sum()
 
     @property
@@ -106,8 +106,8 @@ class MultiTask(Likelihood):
         parts, targets, ends = self._outputs(f), self._targets(y), []
         for name, task, _ in self.tasks:
             low, high = task.noise_range(parts[name], targets[name])
-            own = task.noise.to(low.device)
-            ends.append(((low / own).amin(), (high / own).amax()))
+            task_noise = task.noise.to(low.device)
+            ends.append(((low / task_noise).amin(), (high / task_noise).amax()))
         return torch.stack([low for low, _ in ends]), torch.stack([high for _, high in ends])
 
     def with_noise(self, noise: Tensor) -> Self:
@@ -116,7 +116,7 @@ class MultiTask(Likelihood):
         return type(self)(changed, axis=self.axis)
 
     def target_columns(self, outputs: int) -> int:
-        return sum(task.target_columns(own) for _, task, own in self.tasks)
+        return sum(task.target_columns(columns) for _, task, columns in self.tasks)
 
     def config(self) -> dict[str, Any]:
         tasks = [[name, task.config(), outputs] for name, task, outputs in self.tasks]
@@ -153,13 +153,13 @@ class MultiTask(Likelihood):
             )
         y = y if isinstance(y, Tensor) else as_targets(y, torch.device("cpu"))
         parts = y.split(columns, dim=self.axis)
-        found = zip(self.tasks, parts, strict=True)
-        return {n: part.squeeze(self.axis) if isinstance(task, ClassTargets) else part for (n, task, _), part in found}
+        pairs = zip(self.tasks, parts, strict=True)
+        return {n: part.squeeze(self.axis) if isinstance(task, ClassTargets) else part for (n, task, _), part in pairs}
 
 
-def _task(name: str, given: Any) -> TaskPart:
+def _task(name: str, value: Any) -> TaskPart:
     """Check the value of a task: a likelihood, or a pair (likelihood, outputs)."""
-    likelihood, outputs = given if isinstance(given, tuple | list) and len(given) == 2 else (given, None)
+    likelihood, outputs = value if isinstance(value, tuple | list) and len(value) == 2 else (value, None)
     if not isinstance(likelihood, Likelihood) or isinstance(likelihood, MultiTask):
         raise BayesNormError(
             f"tasks[{name!r}] must be a likelihood or a pair (likelihood, outputs), got {type(likelihood).__name__}."

@@ -20,34 +20,34 @@ LOG_STD_LIMIT = 15.0
 LOG_STD_BOUND = 20.0
 
 
-def positive_numbers(name: str, given: Any) -> float | tuple[float, ...]:
+def positive_numbers(name: str, value: Any) -> float | tuple[float, ...]:
     """Return one positive number or several as plain numbers, or raise an error."""
-    given = given.tolist() if hasattr(given, "tolist") else given  # arrays and tensors
-    several = isinstance(given, Sequence) and not isinstance(given, str)
-    values = tuple(given) if several else (given,)
+    value = value.tolist() if hasattr(value, "tolist") else value  # arrays and tensors
+    several = isinstance(value, Sequence) and not isinstance(value, str)
+    values = tuple(value) if several else (value,)
     try:
         numbers = tuple(float(value) for value in values)
     except (OverflowError, TypeError, ValueError) as error:
-        raise BayesNormError(f"{name} must be positive numbers, got {given!r}.") from error
+        raise BayesNormError(f"{name} must be positive numbers, got {value!r}.") from error
     if not numbers or not all(math.isfinite(value) and value > 0 for value in numbers):
-        raise BayesNormError(f"{name} must be positive, finite numbers, got {given!r}.")
+        raise BayesNormError(f"{name} must be positive, finite numbers, got {value!r}.")
     return numbers if several else numbers[0]
 
 
 def require_moderate(
-    name: str, given: float | tuple[float, ...], dtype: torch.dtype, *, power: int = 1, room: float = 0.0
+    name: str, value: float | tuple[float, ...], dtype: torch.dtype, *, power: int = 1, room: float = 0.0
 ) -> None:
     """Raise an error if the noise is so extreme that its variance is not a finite number in this dtype.
 
     Args:
         name: Name of the argument.
-        given: The noise, one number or several.
+        value: The noise, one number or several.
         dtype: The dtype of predictions.
-        power: The power of the noise's scale that `given` is.
+        power: The power of the noise's scale that `value` is.
         room: How much the network may add to the logarithm of the scale.
     """
     most = abs(power) * (math.log(largest_number(dtype)) - room)
-    number = max(given if isinstance(given, tuple) else (given,), key=lambda one: abs(math.log(one)))
+    number = max(value if isinstance(value, tuple) else (value,), key=lambda one: abs(math.log(one)))
     if abs(math.log(number)) > most:
         raise NotFiniteError(
             f"{name} is {number:g}, which is too extreme for predictions in {dtype}. Use numbers from "

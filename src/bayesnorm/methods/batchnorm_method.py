@@ -135,15 +135,15 @@ class BatchNormMethod(ABC):
     def summarised(self, collected: Collected) -> tuple[Tensor, Fluctuations]:
         """Return the mean statistics in coordinates, (2C,), and the distribution of deviations from it."""
         statistics = collected.statistics
-        found = coordinates(statistics.mean, statistics.var, statistics.layers)
-        batch_mean = found.double().mean(0).to(found.dtype)
-        return batch_mean, self.distribution(found - batch_mean)
+        batches = coordinates(statistics.mean, statistics.var, statistics.layers)
+        batch_mean = batches.double().mean(0).to(batches.dtype)
+        return batch_mean, self.distribution(batches - batch_mean)
 
 
 def _training_batches(collected: Collected) -> TrainingBatches | None:
     """Return how the collected batches, and smaller ones, varied."""
     statistics = collected.batches if isinstance(collected, UnitMoments) else collected
     assert statistics is not None
-    found = {size: coordinates(small[0], small[1], statistics.layers) for size, small in statistics.small.items()}
-    found[statistics.batch_size] = coordinates(statistics.mean, statistics.var, statistics.layers)
-    return TrainingBatches.from_statistics(statistics.layers, statistics.rows, found, statistics.halved)
+    batches = {size: coordinates(small[0], small[1], statistics.layers) for size, small in statistics.small.items()}
+    batches[statistics.batch_size] = coordinates(statistics.mean, statistics.var, statistics.layers)
+    return TrainingBatches.from_statistics(statistics.layers, statistics.rows, batches, statistics.halved)

@@ -16,7 +16,7 @@ from ..network import Executable, as_tensor, renamed_argument
 LOOKED_AT = 2**22
 
 
-def fitting_likelihood(executable: Executable, rows: Tensor, given: Likelihood | None) -> Likelihood:
+def fitting_likelihood(executable: Executable, rows: Tensor, likelihood: Likelihood | None) -> Likelihood:
     """Return the given likelihood, or `Gaussian()` for one real output. Raise an error if the outputs do not fit it.
 
     With several outputs there is no default, because their meaning is unknown.
@@ -24,21 +24,21 @@ def fitting_likelihood(executable: Executable, rows: Tensor, given: Likelihood |
     Args:
         executable: The network.
         rows: Some training inputs; two of them are run.
-        given: The likelihood, or None.
+        likelihood: The likelihood, or None.
     """
     with renamed_argument("x", "train_data"):
         f = executable.point(rows[:2])
-    if given is None:
+    if likelihood is None:
         shape = f[0].shape
         if shape.numel() != 1:
             raise BayesNormError(
                 f"likelihood is needed, because the network has outputs of shape {tuple(shape)} per example. Pass "
                 "Categorical() for classes, or Gaussian() for several real targets."
             )
-        given = Gaussian()
-    require_likelihood(given)
-    given.predictive(f[None])  # raises an error if the outputs do not fit
-    return given
+        likelihood = Gaussian()
+    require_likelihood(likelihood)
+    likelihood.predictive(f[None])  # raises an error if the outputs do not fit
+    return likelihood
 
 
 @torch.no_grad()

@@ -107,8 +107,8 @@ class DeepEnsemble:
             require_likelihood(likelihood)
         networks: list[nn.Module] = []
         made: list[Posterior] = []
-        for number, own_seed in enumerate(derived_seeds(seed, self.members)):
-            network = _fresh(model, own_seed)
+        for number, member_seed in enumerate(derived_seeds(seed, self.members)):
+            network = _fresh(model, member_seed)
             if any(network is other for other in networks):
                 raise NetworkError(
                     "model returned the same network for two seeds. Return a new network for every seed."
@@ -116,7 +116,7 @@ class DeepEnsemble:
             if number == 0:
                 likelihood = self._look(network, train_data, likelihood, output, seed)
             assert likelihood is not None
-            self._train(network, train_data, likelihood, output, own_seed)
+            self._train(network, train_data, likelihood, output, member_seed)
             networks.append(network)
             if self.method is None:
                 made.append(deterministic(network, likelihood, output=output))
@@ -133,11 +133,11 @@ class DeepEnsemble:
     ) -> Likelihood:
         """Return the likelihood to train on. Raise an error before training if two examples show a problem."""
         executable, example = Executable(network, output), example_rows(train_data, seed)
-        found = fitting_likelihood(executable, example, likelihood)
-        require_targets(executable, example, train_data, found)
+        fitting = fitting_likelihood(executable, example, likelihood)
+        require_targets(executable, example, train_data, fitting)
         if isinstance(self.method, BatchNormMethod):
             self.method.require_fitting(network, train_data, seed)
-        return found
+        return fitting
 
     def _train(
         self, network: nn.Module, train_data: Any, likelihood: Likelihood, output: str | int | None, seed: int

@@ -163,18 +163,18 @@ class VariationalMethod(ABC):
                 seen = self.transform(seen.to(executable.device))
         with renamed_argument("x", "train_data"):
             example = executable.input(seen)
-        given = fitting_likelihood(executable, example, likelihood)
-        require_targets(executable, example, train_data, given)
+        fitting = fitting_likelihood(executable, example, likelihood)
+        require_targets(executable, example, train_data, fitting)
         network = own_copy(executable.model)
         with isolated_torch_randomness(seed, executable.device):
             weights = self._weights(network)
         prior = WeightPrior.parse(self.prior)
 
         def loss(result: Any, y: Tensor) -> Tensor:
-            return given.loss(select_output(result, output, len(y)), y)
+            return fitting.loss(select_output(result, output, len(y)), y)
 
         def divergence(_: nn.Module, epoch: int) -> Tensor:
-            total = torch.stack([own.kl(prior) for own in weights.values()]).sum()
+            total = torch.stack([weight.kl(prior) for weight in weights.values()]).sum()
             return total * (self.kl_weight * min(1.0, epoch / (self.kl_warmup + 1)) / rows)
 
         noisy = NoisyNetwork(network, weights, self.estimator, example)
@@ -195,16 +195,16 @@ class VariationalMethod(ABC):
                 progress=progress,
             )
         points = {name: value.detach() for name, value in tensors_of(network).items() if name not in weights}
-        fitted = {name: own.requires_grad_(False).eval() for name, own in weights.items()}
-        return VariationalPosterior(executable, given, type(self).__name__, fitted, points, prior, rows)
+        fitted = {name: weight.requires_grad_(False).eval() for name, weight in weights.items()}
+        return VariationalPosterior(executable, fitting, type(self).__name__, fitted, points, prior, rows)
 
     def _weights(self, network: nn.Module) -> dict[str, WeightDistribution]:
         """Return distributions by parameter name. Their means are the network's parameters."""
         fresh, made = self.start == "fresh", {}
-        found = weight_tensors(network)
+        tensors = weight_tensors(network)
         if fresh:
             reset_weights(network, 'start="trained"')
-        for tensor in found:
+        for tensor in tensors:
             mean = tensor.parameter.detach()
             std = torch.full_like(mean, self.initial_std) if fresh else (self.delta * mean.abs()).clamp_min(LEAST_STD)
             center = mean.clone() if self.prior_center == "trained" else None
@@ -227,6 +227,6 @@ def _rows(data: Any) -> int:
         ) from error
 
 
-def _require_choice(name: str, value: Any, known: tuple[str, ...]) -> None:
-    if value not in known:
-        raise BayesNormError(f"{name} must be one of {', '.join(map(repr, known))}, got {value!r}.")
+def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
+    if value not in choices:
+        raise BayesNormError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")

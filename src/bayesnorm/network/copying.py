@@ -53,8 +53,8 @@ def device_of(model: nn.Module) -> torch.device:
     """Return the device of the network; refuse a network on several devices."""
     devices = {tensor.device for tensor in tensors_of(model).values()}
     if len(devices) != 1:
-        found = ", ".join(sorted(str(device) for device in devices)) or "no device (it has no tensors)"
-        raise NetworkError(f"model: its tensors are on {found}. Move all of them to one device.")
+        places = ", ".join(sorted(str(device) for device in devices)) or "no device (it has no tensors)"
+        raise NetworkError(f"model: its tensors are on {places}. Move all of them to one device.")
     (device,) = devices
     if device.type == "meta":
         raise NetworkError("model: its tensors are on the meta device and hold no values. Load its weights first.")
@@ -144,12 +144,12 @@ def reset_weights(network: nn.Module, otherwise: str) -> None:
         network: The network, which must not be the user's.
         otherwise: What the user can pass instead if some parameters cannot be initialised, for the error.
     """
-    kept: list[Tensor] = [parameter for parameter in network.parameters() if not parameter.requires_grad]
+    frozen: list[Tensor] = [parameter for parameter in network.parameters() if not parameter.requires_grad]
     for _, module in network.named_modules():
-        own = list(module.parameters(recurse=False))
-        if own and not any(parameter.requires_grad for parameter in own):
-            kept += module.buffers(recurse=False)
-    frozen = [(tensor, tensor.clone()) for tensor in kept]
+        parameters = list(module.parameters(recurse=False))
+        if parameters and not any(parameter.requires_grad for parameter in parameters):
+            frozen += module.buffers(recurse=False)
+    saved = [(tensor, tensor.clone()) for tensor in frozen]
     for name, module in network.named_modules():
         reset: Any = getattr(module, "reset_parameters", None) or getattr(module, "_reset_parameters", None)
         if callable(reset):
@@ -159,5 +159,5 @@ def reset_weights(network: nn.Module, otherwise: str) -> None:
                 f"model: {name or type(module).__name__} has parameters but no reset_parameters(), so training cannot "
                 f"start from new weights. Pass {otherwise}."
             )
-    for tensor, value in frozen:
+    for tensor, value in saved:
         tensor.copy_(value)

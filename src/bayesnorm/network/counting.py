@@ -15,14 +15,14 @@ from .inputs import call_network
 @torch.no_grad()
 def multiply_adds(network: nn.Module, x: Tensor) -> int:
     """Return the number of multiply-adds of linear and convolutional layers for one example of `x`."""
-    watched, found = private_copy(network), 0
+    watched, total = private_copy(network), 0
 
     def count(module: Any, _: Any, output: Tensor) -> None:
-        nonlocal found
-        found += output[0].numel() * module.weight[0].numel()
+        nonlocal total
+        total += output[0].numel() * module.weight[0].numel()
 
     for _, module in watched.named_modules():
         if isinstance(module, nn.Linear | _ConvNd):
             module.register_forward_hook(count)
     call_network(watched, x[:1].clone(), "x")
-    return found
+    return total

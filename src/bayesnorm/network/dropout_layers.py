@@ -56,22 +56,22 @@ def dropout_rates(model: nn.Module, p: RateChoice = None) -> dict[str, float]:
     """
     model = unwrap(model)
     require_finite_weights(model)
-    found = find_dropout(model)
-    rates = {name: float(layer.p) for name, layer in found.items() if layer.p > 0}
+    layers = find_dropout(model)
+    rates = {name: float(layer.p) for name, layer in layers.items() if layer.p > 0}
     if isinstance(p, Mapping):
         modules = dict(model.named_modules())
         for name, rate in p.items():
             if name not in modules:
-                raise NetworkError(f"p: the network has no module {name!r}. Its dropout layers are {listed(found)}.")
+                raise NetworkError(f"p: the network has no module {name!r}. Its dropout layers are {listed(layers)}.")
             rates[name] = require_rate(rate, f"p[{name!r}]")
-            if name not in found and rates[name] > 0:
+            if name not in layers and rates[name] > 0:
                 raise NetworkError(
                     f"p: {name!r} is {type(modules[name]).__name__} and not a dropout layer, so its rate can only be "
-                    f"0, which keeps it off. The dropout layers are {listed(found)}."
+                    f"0, which keeps it off. The dropout layers are {listed(layers)}."
                 )
     elif p is not None:
-        rates = dict.fromkeys(found, require_rate(p, "p"))
-    if not found:
+        rates = dict.fromkeys(layers, require_rate(p, "p"))
+    if not layers:
         raise NetworkError(
             "model: it has no dropout layer (Dropout, Dropout1d/2d/3d, AlphaDropout or FeatureAlphaDropout); its "
             f"modules are {module_kinds(model)}. Use bayesnorm.add_dropout(model, p) for a copy with dropout layers. "
@@ -79,7 +79,7 @@ def dropout_rates(model: nn.Module, p: RateChoice = None) -> dict[str, float]:
         )
     if not any(rates.values()):
         raise NetworkError(
-            f"model: all of its dropout layers ({listed(found)}) have rate 0, so all samples would be equal. Use "
+            f"model: all of its dropout layers ({listed(layers)}) have rate 0, so all samples would be equal. Use "
             "MCDropout(p=0.1) or bayesnorm.add_dropout(model, p)."
         )
     for name, module in model.named_modules():

@@ -14,7 +14,7 @@ import torch
 from torch import Tensor
 from torch.utils._python_dispatch import TorchDispatchMode
 
-Found = TypeVar("Found")
+Result = TypeVar("Result")
 
 # Operations that start kernels, or only create views, and never make the host wait.
 _NAMES = """
@@ -37,46 +37,46 @@ _RECORDABLE, _COPIES = frozenset(_NAMES.split()), frozenset(["_to_copy", "copy_"
 
 
 class Recordable(TorchDispatchMode):
-    """Watch operations while a function runs in this thread; `known` tells whether all of them can be recorded."""
+    """Watch operations while a function runs in this thread; `recordable` tells whether all of them can be recorded."""
 
     def __init__(self) -> None:
         super().__init__()
-        self.known = True
+        self.recordable = True
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
-        found = func(*args, **(kwargs or {}))
-        if self.known:
-            name, tensors = func.overloadpacket.__name__, [v for v in (*args, found) if isinstance(v, Tensor)]
+        result = func(*args, **(kwargs or {}))
+        if self.recordable:
+            name, tensors = func.overloadpacket.__name__, [v for v in (*args, result) if isinstance(v, Tensor)]
             # A number may be a tensor on the host, which is read immediately; anything else would have to be copied.
             here = all(tensor.is_cuda or (tensor.dim() == 0 and name not in _COPIES) for tensor in tensors)
-            self.known = here and name in _RECORDABLE and func.namespace == "aten"
-        return found
+            self.recordable = here and name in _RECORDABLE and func.namespace == "aten"
+        return result
 
 
-def capture_graph(run: Callable[[], Found]) -> tuple[torch.cuda.CUDAGraph, Found]:
+def capture_graph(run: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
     """Return a graph that does what a function does, and the function's result, which every replay overwrites.
 
     The function runs twice without computing anything. It must have run before, so that libraries have chosen their
     kernels. If it cannot be recorded, the RuntimeError, or the function's own error, is raised.
     """
     generator = torch.cuda.default_generators[torch.cuda.current_device()]
-    own = generator.graphsafe_get_state()
+    state = generator.graphsafe_get_state()
     # A failed recording leaves its generator unusable, so a first, discarded recording gets a copy.
-    generator.graphsafe_set_state(own.clone_state())
+    generator.graphsafe_set_state(state.clone_state())
     try:
         _captured(run)
     finally:
-        generator.graphsafe_set_state(own)
+        generator.graphsafe_set_state(state)
     return _captured(run)
 
 
-def _captured(run: Callable[[], Found]) -> tuple[torch.cuda.CUDAGraph, Found]:
+def _captured(run: Callable[[], Result]) -> tuple[torch.cuda.CUDAGraph, Result]:
     graph, stream = torch.cuda.CUDAGraph(), torch.cuda.current_stream()
     try:
         # Other threads may continue.
         with torch.cuda.graph(graph, capture_error_mode="thread_local"):
-            found = run()
+            result = run()
     except Exception:
         torch.cuda.set_stream(stream)  # torch leaves it changed
         raise
-    return graph, found
+    return graph, result

@@ -48,13 +48,13 @@ def require_python(model: nn.Module) -> None:
 def require_batchnorm(model: nn.Module) -> dict[str, _BatchNorm]:
     """Return what `find_batchnorm` returns; refuse a network without batch norm."""
     require_python(model)
-    found = find_batchnorm(model)
-    if not found:
+    layers = find_batchnorm(model)
+    if not layers:
         raise NetworkError(
             "model: it has no batch-norm layer (BatchNorm1d/2d/3d, SyncBatchNorm or a subclass); its modules are "
             f"{module_kinds(model)}. Pass a network that was trained with batch normalisation."
         )
-    return found
+    return layers
 
 
 def choose_layers(model: nn.Module, ran: Sequence[str], choice: LayerChoice) -> tuple[str, ...]:
@@ -102,9 +102,9 @@ def choose_layers(model: nn.Module, ran: Sequence[str], choice: LayerChoice) -> 
 
 def listed(names: Iterable[str]) -> str:
     """Return up to eight names for a message."""
-    given = list(names)
-    shown = ", ".join(map(repr, given[:8])) or "none"
-    return shown if len(given) <= 8 else f"{shown}, ... ({len(given)} in all)"
+    texts = list(names)
+    shown = ", ".join(map(repr, texts[:8])) or "none"
+    return shown if len(texts) <= 8 else f"{shown}, ... ({len(texts)} in all)"
 
 
 def module_kinds(model: nn.Module) -> str:

@@ -25,18 +25,18 @@ def agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
     try:
         with warnings.catch_warnings():
             warnings.simplefilter("error")
-            found = run()
+            outputs = run()
     except Exception:
         return False
-    return bool(largest_difference(found, expected) <= 1e-3 * expected.abs().max())
+    return bool(largest_difference(outputs, expected) <= 1e-3 * expected.abs().max())
 
 
-def largest_difference(found: Tensor, expected: Tensor) -> float:
+def largest_difference(outputs: Tensor, expected: Tensor) -> float:
     """Return the largest difference of outputs (batch, *out); for maps, the mean over pixels.
 
     If a network unpools, rounding decides between nearly equal maxima, so single pixels may differ a lot.
     """
-    same = (found == expected) | (found.isnan() & expected.isnan())
-    wide = torch.promote_types(torch.promote_types(found.dtype, expected.dtype), torch.float32)
-    off = torch.where(same, 0.0, (found.to(wide) - expected.to(wide)).abs())
+    same = (outputs == expected) | (outputs.isnan() & expected.isnan())
+    wide = torch.promote_types(torch.promote_types(outputs.dtype, expected.dtype), torch.float32)
+    off = torch.where(same, 0.0, (outputs.to(wide) - expected.to(wide)).abs())
     return float((off.flatten(2).mean(2) if off.dim() > 2 else off).max())

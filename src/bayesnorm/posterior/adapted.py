@@ -120,8 +120,8 @@ class AdaptedPosterior(BatchNormPosterior):
         return dataclasses.replace(self, likelihood=likelihood, original=self.original.with_likelihood(likelihood))
 
     def tensors(self) -> dict[str, Tensor]:
-        own = {f"adaptation.{name}": tensor for name, tensor in self.adaptation.tensors().items()}
-        return own | {f"original.{name}": tensor for name, tensor in self.original.tensors().items()}
+        tensors = {f"adaptation.{name}": tensor for name, tensor in self.adaptation.tensors().items()}
+        return tensors | {f"original.{name}": tensor for name, tensor in self.original.tensors().items()}
 
     def config(self) -> dict[str, Any]:
         return {"original": self.original.config(), "adapted_to": self.adaptation.rows}
@@ -133,10 +133,10 @@ class AdaptedPosterior(BatchNormPosterior):
             refuse("posterior.original.training_batches", None, "the description of the training batches")
         original = BatchNormPosterior.arrays(model, config["original"], under("original.", tensors))
         width, double = 2 * sum(layer["channels"] for layer in batches["layers"]), (torch.float64,)
-        own = {"shift": Array((width,), double), "noise": Array((width,), double, 0.0)}
-        own["strength"] = Array((2 * len(batches["layers"]),), double, 0.0)
+        arrays = {"shift": Array((width,), double), "noise": Array((width,), double, 0.0)}
+        arrays["strength"] = Array((2 * len(batches["layers"]),), double, 0.0)
         return {f"original.{name}": array for name, array in original.items()} | {
-            f"adaptation.{name}": array for name, array in own.items()
+            f"adaptation.{name}": array for name, array in arrays.items()
         }
 
     @classmethod
@@ -144,10 +144,10 @@ class AdaptedPosterior(BatchNormPosterior):
         cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
     ) -> Self:
         original = BatchNormPosterior.restored(executable, likelihood, under("original.", tensors), config["original"])
-        own = {name: tensor.cpu() for name, tensor in under("adaptation.", tensors).items()}
-        found = cls.from_original(original, Adaptation(config["adapted_to"], **own))
-        found._require_finite_samples()
-        return found
+        adaptation = {name: tensor.cpu() for name, tensor in under("adaptation.", tensors).items()}
+        posterior = cls.from_original(original, Adaptation(config["adapted_to"], **adaptation))
+        posterior._require_finite_samples()
+        return posterior
 
     @classmethod
     def from_original(cls, original: BatchNormPosterior, adaptation: Adaptation) -> Self:
@@ -156,8 +156,8 @@ class AdaptedPosterior(BatchNormPosterior):
         assert batches is not None
         running, batch_mean, fluctuations = _of_all_layers(original, batches)
         strength = batches.parts.spread(adaptation.strength)
-        own = batches.variance.double() * (original.fitted_batch_size / original.batch_size)
-        factor = (1 + strength * adaptation.noise / own).sqrt()
+        variance = batches.variance.double() * (original.fitted_batch_size / original.batch_size)
+        factor = (1 + strength * adaptation.noise / variance).sqrt()
         return cls(
             executable=original.executable,
             likelihood=original.likelihood,

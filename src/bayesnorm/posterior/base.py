@@ -166,8 +166,8 @@ class Posterior(ABC):
         engine, seed = engine or MonteCarlo(self.default_samples), require_seed(seed)
         if tile is not None or overlap is not None:
             if tile is None or keep == "samples":
-                given = "overlap is given without tile" if tile is None else 'tile is given with keep="samples"'
-                raise BayesNormError(f'{given}. Use tile=256 together with keep="summary".')
+                mistake = "overlap is given without tile" if tile is None else 'tile is given with keep="samples"'
+                raise BayesNormError(f'{mistake}. Use tile=256 together with keep="summary".')
             return predict_tiles(lambda part: engine.summary(self, part, seed), self.executable.input(x), tile, overlap)
         return engine.predict(self, x, seed) if keep == "samples" else engine.summary(self, x, seed)
 
@@ -190,11 +190,11 @@ class Posterior(ABC):
     def drawn(self, n: int, seed: int) -> State:
         """Return `sample(n, seed)`, stored so that another prediction with the same seed need not sample again."""
         key = n, seed, self.executable.device
-        kept: tuple[Any, State] | None = self.__dict__.get("_drawn")
-        if kept is None or kept[0] != key:
-            kept = key, self.sample(n, seed)
-            object.__setattr__(self, "_drawn", kept)
-        return kept[1]
+        stored: tuple[Any, State] | None = self.__dict__.get("_drawn")
+        if stored is None or stored[0] != key:
+            stored = key, self.sample(n, seed)
+            object.__setattr__(self, "_drawn", stored)
+        return stored[1]
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
         """Return the same posterior with another likelihood."""
@@ -281,9 +281,9 @@ def architecture(model: nn.Module) -> dict[str, list[int]]:
 
 def require_architecture(model: nn.Module, expected: dict[str, list[int]]) -> None:
     """Raise an error that names the first difference between a network and the one that a posterior was fitted on."""
-    found = architecture(model)
-    for name in [*expected, *found]:
-        there, here = expected.get(name), found.get(name)
+    shapes = architecture(model)
+    for name in [*expected, *shapes]:
+        there, here = expected.get(name), shapes.get(name)
         if there != here:
             raise FileFormatError(
                 f"model does not match the network that the posterior was fitted on: {name} is "

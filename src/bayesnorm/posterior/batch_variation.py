@@ -29,29 +29,29 @@ DEGENERATE_SIZE = 2
 PRIOR_BATCHES = 64
 
 
-def variation(parts: Parts, found: Mapping[int, Tensor], halved: Sequence[int]) -> dict[str, Any] | None:
+def variation(parts: Parts, coordinates: Mapping[int, Tensor], halved: Sequence[int]) -> dict[str, Any] | None:
     """Return the fields of `TrainingBatches` that describe batches, or None if there are too few of the largest size.
 
     Args:
         parts: The parts of their coordinates.
-        found: Coordinates of batches, (batches, 2C), by size.
+        coordinates: Coordinates of batches, (batches, 2C), by size.
         halved: Indices of the largest batches whose halves are the batches of half the size.
     """
-    largest = max(found)
-    if len(found[largest]) < LEAST_BATCHES:
+    largest = max(coordinates)
+    if len(coordinates[largest]) < LEAST_BATCHES:
         return None
     # Without an eps, the log-variance of a single example is -inf.
-    found = {size: batches for size, batches in found.items() if bool(torch.isfinite(batches).all())}
+    coordinates = {size: batches for size, batches in coordinates.items() if bool(torch.isfinite(batches).all())}
     # A few batches are not enough to estimate a centre. Halves of batches are only there to be compared with the whole.
     # If there are fewer halves than batches of the next smaller size, their centre is interpolated instead.
     half = largest // 2
-    smaller = max((size for size in found if size < half), default=None)
-    least = dict.fromkeys(found, LEAST_SMALL) | {largest: 0}
+    smaller = max((size for size in coordinates if size < half), default=None)
+    least = dict.fromkeys(coordinates, LEAST_SMALL) | {largest: 0}
     if smaller is not None:
-        least[half] = max(LEAST_SMALL, len(found[smaller]))
-    sizes = sorted(size for size, batches in found.items() if len(batches) >= least[size])
-    counts = [len(found[size]) for size in sizes]
-    by_part = {size: batches.split(parts.sizes, -1) for size, batches in found.items()}
+        least[half] = max(LEAST_SMALL, len(coordinates[smaller]))
+    sizes = sorted(size for size, batches in coordinates.items() if len(batches) >= least[size])
+    counts = [len(coordinates[size]) for size in sizes]
+    by_part = {size: batches.split(parts.sizes, -1) for size, batches in coordinates.items()}
     seen = [
         _PartSeen({size: split[i].double() for size, split in by_part.items()}, sizes, halved)
         for i in range(len(parts.sizes))
@@ -64,14 +64,14 @@ def variation(parts: Parts, found: Mapping[int, Tensor], halved: Sequence[int]) 
     gram = sum((part.gram for part in seen), torch.zeros_like(seen[0].gram)) / len(seen)
     limits = torch.stack([*(_limits(part.gram) for part in seen), _limits(gram)])
     mean = distances.mean(0)
-    own = torch.stack([mean, distances.var(0), (distances - mean).pow(3).mean(0)], -1)
-    dtype = found[largest].dtype
+    moments = torch.stack([mean, distances.var(0), (distances - mean).pow(3).mean(0)], -1)
+    dtype = coordinates[largest].dtype
     tensors = {
         "centers": torch.cat([part.centers for part in seen], -1).to(dtype),
         "variance": torch.cat([part.variance for part in seen]).to(dtype),
         "widths": widths,
         "logs": _smoothed(torch.stack(logs), sizes, counts),
-        "moments": torch.cat([own, limits], -1).nan_to_num(0, 0, 0),
+        "moments": torch.cat([moments, limits], -1).nan_to_num(0, 0, 0),
         "shares": torch.stack([part.share for part in seen]),
     }
     # Comparisons are a few dozen operations on few numbers, which are slower on a GPU.
@@ -87,31 +87,31 @@ class _PartSeen:
         halved: Indices of the largest batches whose halves are the batches of half the size.
     """
 
-    def __init__(self, found: dict[int, Tensor], sizes: Sequence[int], halved: Sequence[int]) -> None:
+    def __init__(self, coordinates: dict[int, Tensor], sizes: Sequence[int], halved: Sequence[int]) -> None:
         largest = sizes[-1]
-        batches = found[largest]
+        batches = coordinates[largest]
         deviations = batches - batches.mean(0)
         self.variance = _floored(deviations.square().sum(0) / (len(batches) - 1))
-        self.centers = torch.stack([found[size].mean(0) for size in sizes])
+        self.centers = torch.stack([coordinates[size].mean(0) for size in sizes])
         self.distances: dict[int, Tensor] = {}
         widths = []
         for size, center in zip(sizes, self.centers, strict=True):
-            count = len(found[size])
-            own = (found[size] - center).square() * (count / (count - 1))
+            count = len(coordinates[size])
+            squares = (coordinates[size] - center).square() * (count / (count - 1))
             scaled = self.variance * (largest / size)
-            width = own.new_ones(()) if size == largest else (own.mean(0) / scaled).mean()
+            width = squares.new_ones(()) if size == largest else (squares.mean(0) / scaled).mean()
             if size == largest:  # each batch is compared with the variance of the other batches
-                others = _floored((self.variance * (count - 1) - own) / (count - 2))
+                others = _floored((self.variance * (count - 1) - squares) / (count - 2))
             else:
                 others = scaled * width.clamp_min(NO_WIDTH)
-            left_out = own * (count / (count - 1)) / (others * (1 + 1 / (count - 1)))
+            left_out = squares * (count / (count - 1)) / (others * (1 + 1 / (count - 1)))
             self.distances[size] = log_clipped(left_out).mean(-1)
             widths.append(width)
         self.widths = torch.stack(widths)
         standardised = deviations / self.variance.sqrt()
         paired = standardised[:MOST_PAIRED]
         self.gram = paired @ paired.T / paired.shape[-1]
-        self.share = _share(standardised[list(halved)], found.get(largest // 2), self.variance)
+        self.share = _share(standardised[list(halved)], coordinates.get(largest // 2), self.variance)
 
 
 def gamma_shape(std: Any) -> Any:
@@ -167,9 +167,9 @@ def _smoothed(logs: Tensor, sizes: Sequence[int], counts: Sequence[int]) -> Tens
         low = i - 1 if sizes[i - 1] > DEGENERATE_SIZE else i + 1
         share = math.log(sizes[i] / sizes[low]) / math.log(sizes[i + 1] / sizes[low]) if low < i else 1.0
         between = torch.lerp(logs[low], logs[i + 1], share)
-        own = counts[i] / (counts[i] + min(counts[low], counts[i + 1]))
+        weight = counts[i] / (counts[i] + min(counts[low], counts[i + 1]))
         seen = (logs[[low, i, i + 1], :, 1] > 0).all(0)[:, None]
-        smooth[i] = torch.where(seen, torch.lerp(between, logs[i], own), logs[i])
+        smooth[i] = torch.where(seen, torch.lerp(between, logs[i], weight), logs[i])
     return smooth
 
 

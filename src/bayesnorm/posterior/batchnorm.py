@@ -120,9 +120,9 @@ class BatchNormPosterior(Posterior):
 
     def with_directions(self, rows: Any) -> Self:
         """Return the posterior with new directions for `SigmaPoints`, computed from a few dozen training inputs."""
-        found = dataclasses.replace(self, output_directions=OutputDirections(self.executable.input(rows, "rows")))
-        found.output_directions.find(found)
-        return found
+        posterior = dataclasses.replace(self, output_directions=OutputDirections(self.executable.input(rows, "rows")))
+        posterior.output_directions.find(posterior)
+        return posterior
 
     def at_batch_size(self, batch_size: float) -> Self:
         """Return the posterior with another effective batch size M': the same fluctuations times sqrt(M / M').
@@ -138,10 +138,10 @@ class BatchNormPosterior(Posterior):
         collects them with the other layers in evaluation mode, where more of the batch variation reaches later layers.
         """
         chosen = set(choose_layers(self.model, [layer.name for layer in self.layers], layers))
-        kept = torch.cat(
+        in_layers = torch.cat(
             [torch.full((layer.channels,), layer.name in chosen, dtype=torch.bool) for layer in self.layers]
         )
-        columns = torch.cat([kept, kept]).nonzero().squeeze(1).to(self.running.device)
+        columns = torch.cat([in_layers, in_layers]).nonzero().squeeze(1).to(self.running.device)
         return dataclasses.replace(
             self,
             layers=tuple(layer for layer in self.layers if layer.name in chosen),
@@ -153,9 +153,12 @@ class BatchNormPosterior(Posterior):
 
     def tensors(self) -> dict[str, Tensor]:
         parts = {f"fluctuations.{name}": tensor for name, tensor in self.fluctuations.tensors().items()}
-        found = self.output_directions
-        if found.components is not None and found.sensitivities is not None:
-            parts |= {"components": found.components.bfloat16(), "sensitivities": found.sensitivities.bfloat16()}
+        directions = self.output_directions
+        if directions.components is not None and directions.sensitivities is not None:
+            parts |= {
+                "components": directions.components.bfloat16(),
+                "sensitivities": directions.sensitivities.bfloat16(),
+            }
         if self.training_batches is not None:
             parts |= {f"training_batches.{name}": part for name, part in self.training_batches.tensors().items()}
         return {"running": self.running, "batch_mean": self.batch_mean, **parts}
@@ -178,9 +181,9 @@ class BatchNormPosterior(Posterior):
         _require_layers(model, layers, "posterior.layers")
         width = 2 * sum(layer["channels"] for layer in layers)
         expected = {"running": Array((width,), (torch.float32, torch.float64))}
-        kept = (tensors["running"].dtype,) if "running" in tensors else expected["running"].dtypes
-        expected["batch_mean"] = Array((width,), kept)
-        fluctuations = FLUCTUATIONS[config["fluctuations"]].arrays(width, kept)
+        dtypes = (tensors["running"].dtype,) if "running" in tensors else expected["running"].dtypes
+        expected["batch_mean"] = Array((width,), dtypes)
+        fluctuations = FLUCTUATIONS[config["fluctuations"]].arrays(width, dtypes)
         expected |= {f"fluctuations.{name}": array for name, array in fluctuations.items()}
         if "components" in tensors or "sensitivities" in tensors:
             count = len(tensors["components"]) if "components" in tensors and tensors["components"].dim() else 0
@@ -188,7 +191,7 @@ class BatchNormPosterior(Posterior):
             expected["sensitivities"] = Array((None, max(count, 1)), (torch.bfloat16,))
         if batches is not None:
             _require_layers(model, batches["layers"], "posterior.training_batches.layers")
-            arrays = TrainingBatches.arrays(batches, kept)
+            arrays = TrainingBatches.arrays(batches, dtypes)
             expected |= {f"training_batches.{name}": array for name, array in arrays.items()}
         return expected
 
@@ -233,9 +236,11 @@ class BatchNormPosterior(Posterior):
         names = [layer.name for layer in self.layers]
         mean = torch.cat([buffers[f"{name}.running_mean"] for name in names]).double()
         var = torch.cat([buffers[f"{name}.running_var"] for name in names]).double()
-        own = coordinates(mean, var, self.layers)
-        scale = torch.exp(0.5 * own.chunk(2)[1])
-        off = torch.cat([(own - self.running).chunk(2)[0] / scale, (own - self.running).chunk(2)[1]]).abs().max()
+        current = coordinates(mean, var, self.layers)
+        scale = torch.exp(0.5 * current.chunk(2)[1])
+        off = (
+            torch.cat([(current - self.running).chunk(2)[0] / scale, (current - self.running).chunk(2)[1]]).abs().max()
+        )
         if off > 0.05:
             warnings.warn(
                 "The running statistics of model differ from those of the network that the posterior was fitted on, so "
@@ -247,16 +252,18 @@ class BatchNormPosterior(Posterior):
 
 def _require_layers(model: nn.Module, layers: list[dict[str, Any]], where: str) -> None:
     """Raise an error if the layers of a file are not layers of the network."""
-    known = find_batchnorm(model)
-    own = {name: {"name": name, "channels": layer.num_features, "eps": layer.eps} for name, layer in known.items()}
+    modules = find_batchnorm(model)
+    expected = {
+        name: {"name": name, "channels": layer.num_features, "eps": layer.eps} for name, layer in modules.items()
+    }
     names = [layer["name"] for layer in layers]
-    if len(set(names)) < len(names) or any(own.get(layer["name"]) != layer for layer in layers):
+    if len(set(names)) < len(names) or any(expected.get(layer["name"]) != layer for layer in layers):
         refuse(where, layers, "batch-norm layers of the network with the same eps, each once,")
 
 
 def coordinates(mean: Tensor, var: Tensor, layers: tuple[BatchNormLayer, ...]) -> Tensor:
     """Return coordinates (means, log(variances + eps)), (..., 2C), of statistics (..., C)."""
-    each, channels = zip(*((layer.eps, layer.channels) for layer in layers), strict=True)
-    eps = torch.tensor(each, dtype=torch.float64).repeat_interleave(torch.tensor(channels))
+    eps_values, channels = zip(*((layer.eps, layer.channels) for layer in layers), strict=True)
+    eps = torch.tensor(eps_values, dtype=torch.float64).repeat_interleave(torch.tensor(channels))
     log_var = torch.log(var.double() + eps.to(var.device))
     return torch.cat([mean.double(), log_var], dim=-1).to(mean.dtype)

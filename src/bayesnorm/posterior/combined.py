@@ -46,8 +46,8 @@ class CombinedPosterior(Posterior):
 
     def sample(self, n: int, seed: int = 0) -> State:
         drawn: State = {}
-        for part, own_seed in zip(self.parts, derived_seeds(seed, len(self.parts)), strict=True):
-            drawn |= part.sample(n, own_seed)
+        for part, part_seed in zip(self.parts, derived_seeds(seed, len(self.parts)), strict=True):
+            drawn |= part.sample(n, part_seed)
         return drawn
 
     def tensors(self) -> dict[str, Tensor]:
@@ -59,23 +59,23 @@ class CombinedPosterior(Posterior):
     @classmethod
     def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
         parts = grouped(tensors)
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         if len(config["parts"]) > len(list(model.modules())):  # each part samples the state of at least one module
             raise FileFormatError(
                 f"path: the file has {len(config['parts'])} parts, more than the network has modules. Save it again."
             )
         for i, part in enumerate(config["parts"]):
-            own = posterior_arrays(part["kind"], model, part["posterior"], parts.get(str(i), {}))
-            found |= {f"{i}.{name}": array for name, array in own.items()}
-        return found
+            part_arrays = posterior_arrays(part["kind"], model, part["posterior"], parts.get(str(i), {}))
+            arrays |= {f"{i}.{name}": array for name, array in part_arrays.items()}
+        return arrays
 
     @classmethod
     def restored(
         cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
     ) -> Self:
-        own = grouped(tensors)
+        part_tensors = grouped(tensors)
         parts = [
-            kind_named(part["kind"]).restored(executable, likelihood, own.get(str(i), {}), part["posterior"])
+            kind_named(part["kind"]).restored(executable, likelihood, part_tensors.get(str(i), {}), part["posterior"])
             for i, part in enumerate(config["parts"])
         ]
         _require_disjoint(parts)

@@ -53,8 +53,8 @@ class DropoutPosterior(Posterior):
         cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
     ) -> Self:
         rates, consistent = {name: float(rate) for name, rate in config["rates"].items()}, config["consistent"]
-        own = DropoutExecutable(executable.model, executable.output, rates=rates, consistent=consistent)
-        return cls(own, likelihood, rates, consistent)
+        dropout = DropoutExecutable(executable.model, executable.output, rates=rates, consistent=consistent)
+        return cls(dropout, likelihood, rates, consistent)
 
 
 def mask_seeds(rates: Mapping[str, float], n: int, seed: int) -> dict[str, Tensor]:

@@ -91,10 +91,10 @@ class EnsemblePosterior(Posterior):
                 "posterior.members[i].sample, or predict."
             )
         first: State | None = None
-        for member, rows, own_seed in self._shares(n, seed):
-            samples = member.sample(len(rows), own_seed)
-            own = tensors_of(member.network)
-            whole = {name: value.detach().expand(len(rows), *value.shape) for name, value in own.items()}
+        for member, rows, member_seed in self._shares(n, seed):
+            samples = member.sample(len(rows), member_seed)
+            tensors = tensors_of(member.network)
+            whole = {name: value.detach().expand(len(rows), *value.shape) for name, value in tensors.items()}
             if first is None:
                 first = {name: value.new_empty(n, *value.shape[1:]) for name, value in whole.items()}
             for name, value in (whole | samples).items():
@@ -109,12 +109,12 @@ class EnsemblePosterior(Posterior):
             return [
                 Passes(self.executable, {name: value[used] for name, value in self._stacked.items()}, None, sources)
             ]
-        found = []
-        for member, places, own_seed in self._shares(n, seed):
-            for part in member.passes(len(places), own_seed):
-                own = places if part.places is None else places[part.places]
-                found.append(replace(part, places=own))
-        return found
+        passes = []
+        for member, places, member_seed in self._shares(n, seed):
+            for part in member.passes(len(places), member_seed):
+                samples = places if part.places is None else places[part.places]
+                passes.append(replace(part, places=samples))
+        return passes
 
     @property
     def _stackable(self) -> bool:
@@ -154,18 +154,18 @@ class EnsemblePosterior(Posterior):
 
     @classmethod
     def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
-        found: dict[str, Array] = {}
+        arrays: dict[str, Array] = {}
         members, parts = config["members"], grouped(tensors)
         if parts.keys() != {str(i) for i in range(len(members))}:
             raise FileFormatError(
                 f"path: the file has tensors of {len(parts)} members, but describes {len(members)}. Save it again."
             )
         for i, (member, network) in enumerate(zip(members, _networks(model, len(members)), strict=True)):
-            own = under("posterior.", parts[str(i)])
-            drawn = posterior_arrays(member["kind"], network, member["posterior"], own)
-            found |= {f"{i}.network.{name}": array for name, array in arrays_like(tensors_of(network)).items()}
-            found |= {f"{i}.posterior.{name}": array for name, array in drawn.items()}
-        return found
+            tensors = under("posterior.", parts[str(i)])
+            drawn = posterior_arrays(member["kind"], network, member["posterior"], tensors)
+            arrays |= {f"{i}.network.{name}": array for name, array in arrays_like(tensors_of(network)).items()}
+            arrays |= {f"{i}.posterior.{name}": array for name, array in drawn.items()}
+        return arrays
 
     @classmethod
     def restored(
@@ -174,9 +174,11 @@ class EnsemblePosterior(Posterior):
         networks, parts = _networks(executable.model, len(config["members"])), grouped(tensors)
         members = []
         for i, (member, network) in enumerate(zip(config["members"], networks, strict=True)):
-            own = Executable(_with_tensors(network, under("network.", parts[str(i)])), executable.output)
+            member_executable = Executable(_with_tensors(network, under("network.", parts[str(i)])), executable.output)
             drawn = under("posterior.", parts[str(i)])
-            members.append(kind_named(member["kind"]).restored(own, likelihood, drawn, member["posterior"]))
+            members.append(
+                kind_named(member["kind"]).restored(member_executable, likelihood, drawn, member["posterior"])
+            )
         return cls(Executable(networks[0], executable.output), likelihood, tuple(members))
 
 
@@ -196,11 +198,11 @@ def _tensors(member: Posterior) -> dict[str, Tensor]:
 
 def _with_tensors(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
     """Return a copy of a network with the given parameters and buffers."""
-    own = copy.deepcopy(network)
+    copied = copy.deepcopy(network)
     with torch.no_grad():
-        for name, value in tensors_of(own).items():
+        for name, value in tensors_of(copied).items():
             value.copy_(tensors[name])
-    return own
+    return copied
 
 
 def shuffled_rounds(count: int, n: int, seed: int) -> Tensor:

@@ -58,21 +58,21 @@ class FlowWeights(WeightDistribution):
         self._latest: tuple[Tensor, Tensor] | None = None
 
     def config(self) -> dict[str, Any]:
-        own = {name: getattr(self, name) for name in ("flows", "auxiliary_flows", "hidden", "squash")}
-        return super().config() | own
+        sizes = {name: getattr(self, name) for name in ("flows", "auxiliary_flows", "hidden", "squash")}
+        return super().config() | sizes
 
     @classmethod
     def arrays(cls, shape: tuple[int, ...], config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
         size, hidden = shape[config["axis"]], config["hidden"]
-        found = super().arrays(shape, config, tensors)
-        found |= {name: Array((size,)) for name in ("z_mean", "z_log_std", "r_mean", "r_log_std", "c", "b_1", "b_2")}
+        arrays = super().arrays(shape, config, tensors)
+        arrays |= {name: Array((size,)) for name in ("z_mean", "z_log_std", "r_mean", "r_log_std", "c", "b_1", "b_2")}
         for flow, steps in (("flow", config["flows"]), ("auxiliary", config["auxiliary_flows"])):
             whole(0, len(tensors))(steps, f"posterior.weights' steps of {flow}")  # each of which has tensors
             for name in (f"{flow}.steps.{step}" for step in range(steps)):
-                found[f"{name}.mask"] = Array((size,), least=0.0)
-                found |= {f"{name}.inner.weight": Array((hidden, size)), f"{name}.inner.bias": Array((hidden,))}
-                found |= {f"{name}.outer.weight": Array((2 * size, hidden)), f"{name}.outer.bias": Array((2 * size,))}
-        return found
+                arrays[f"{name}.mask"] = Array((size,), least=0.0)
+                arrays |= {f"{name}.inner.weight": Array((hidden, size)), f"{name}.inner.bias": Array((hidden,))}
+                arrays |= {f"{name}.outer.weight": Array((2 * size, hidden)), f"{name}.outer.bias": Array((2 * size,))}
+        return arrays
 
     def multipliers(self, n: int) -> Tensor:
         self._latest = self.draw_z(n)

@@ -147,10 +147,10 @@ class LowRankGaussian(Fluctuations):
     def sample(self, n: int, generator: torch.Generator) -> Tensor:
         like, width = self.factor, self.factor.shape[-1]
         shared = torch.randn(n, len(like), generator=generator, dtype=torch.float32).to(like)
-        own = torch.randn(n, width, generator=generator, dtype=torch.float32).to(like)
-        own = own.view(n, *[1] * (like.dim() - 2), width) * self.independent_std  # the same noise for all networks
+        noise = torch.randn(n, width, generator=generator, dtype=torch.float32).to(like)
+        noise = noise.view(n, *[1] * (like.dim() - 2), width) * self.independent_std  # the same noise for all networks
         with torch.autocast(like.device.type, enabled=False):  # stored samples need full precision
-            return torch.addmm(own.flatten(1), shared, like.flatten(1)).view_as(own)
+            return torch.addmm(noise.flatten(1), shared, like.flatten(1)).view_as(noise)
 
     def root(self) -> tuple[Tensor, Tensor | None]:
         needed = not len(self.factor) or bool((self.independent_std > 0).any())

@@ -34,9 +34,9 @@ class Parts:
         """Return every part's value for all of its channels, (..., 2C)."""
         return values[..., self.part]
 
-    def distances(self, standardised: Tensor, known: Tensor) -> Tensor:
+    def distances(self, standardised: Tensor, varies: Tensor) -> Tensor:
         """Return the distance of every part, followed by their mean, (..., 2L + 1), of squared deviations (..., 2C)."""
-        return with_their_mean(self.means(log_clipped(standardised)), known)
+        return with_their_mean(self.means(log_clipped(standardised)), varies)
 
 
 def log_clipped(squares: Tensor) -> Tensor:
@@ -44,7 +44,7 @@ def log_clipped(squares: Tensor) -> Tensor:
     return squares.clamp_max(PLAIN_UP_TO) + PLAIN_UP_TO * (squares / PLAIN_UP_TO).clamp_min(1).log()
 
 
-def with_their_mean(distances: Tensor, known: Tensor) -> Tensor:
+def with_their_mean(distances: Tensor, varies: Tensor) -> Tensor:
     """Return distances of parts, NaN for parts that do not vary, followed by their mean, (..., 2L + 1)."""
-    parts = torch.where(known, distances, torch.nan)
+    parts = torch.where(varies, distances, torch.nan)
     return torch.cat([parts, parts.nanmean(-1, keepdim=True)], -1)

@@ -85,17 +85,21 @@ class TrainingBatches:
 
     @classmethod
     def from_statistics(
-        cls, layers: tuple[BatchNormLayer, ...], rows: int, found: Mapping[int, Tensor], halved: Sequence[int] = ()
+        cls,
+        layers: tuple[BatchNormLayer, ...],
+        rows: int,
+        coordinates: Mapping[int, Tensor],
+        halved: Sequence[int] = (),
     ) -> Self | None:
         """Estimate the variation from coordinates of batches. Return None if there are too few of the largest size.
 
         Args:
             layers: The layers, in running order.
             rows: Number of training examples, N.
-            found: Coordinates of batches, (batches, 2C), by size.
+            coordinates: Coordinates of batches, (batches, 2C), by size.
             halved: Indices of the largest batches whose halves are the batches of half the size.
         """
-        learned = variation(Parts(layers, next(iter(found.values())).device), found, halved)
+        learned = variation(Parts(layers, next(iter(coordinates.values())).device), coordinates, halved)
         return None if learned is None else cls(layers, rows, **learned)
 
     def tensors(self) -> dict[str, Tensor]:
@@ -132,8 +136,8 @@ class TrainingBatches:
     def restored(cls, tensors: dict[str, Tensor], config: dict[str, Any]) -> Self:
         """Return the object that `tensors()` and `config()` described."""
         layers = tuple(BatchNormLayer(**layer) for layer in config["layers"])
-        own = {name: tensor.cpu() for name, tensor in tensors.items()}
-        return cls(layers, config["rows"], tuple(config["sizes"]), tuple(config["counts"]), **own)
+        arrays = {name: tensor.cpu() for name, tensor in tensors.items()}
+        return cls(layers, config["rows"], tuple(config["sizes"]), tuple(config["counts"]), **arrays)
 
     @cached_property
     def parts(self) -> Parts:
@@ -179,23 +183,23 @@ class TrainingBatches:
 
     def tail(self, distances: Tensor, size: float, groups: int) -> np.ndarray:
         """Return the probability that training examples are as far or farther, (2L + 1,); NaN without variation."""
-        found = distances.numpy()
+        values = distances.numpy()
         if groups == 1:
             logs = self._logs(size)
             with np.errstate(divide="ignore", invalid="ignore"):
                 mean, std, skew = logs.numpy().T
-                return _log_tail(np.log(found), mean, std, skew, self.looked_at(size))
+                return _log_tail(np.log(values), mean, std, skew, self.looked_at(size))
         mean, variance, third, limit_variance, limit_third = self.moments.numpy().T
         variance = limit_variance + np.maximum(variance - limit_variance, 0) / groups
         third = limit_third + np.maximum(third - limit_third, 0) / groups**2
         with np.errstate(divide="ignore", invalid="ignore"):
-            return _pearson_tail((found - mean) / np.sqrt(variance), third / variance**1.5)
+            return _pearson_tail((values - mean) / np.sqrt(variance), third / variance**1.5)
 
     def _between(self, size: float) -> tuple[int, int, float]:
         """Return the indices of the two neighbouring sizes, and the relative position between them in 1 / size."""
         if len(self.sizes) == 1:
             return 0, 0, 1.0
-        above = next((i for i, known in enumerate(self.sizes) if known >= size), len(self.sizes) - 1)
+        above = next((i for i, present in enumerate(self.sizes) if present >= size), len(self.sizes) - 1)
         above = max(above, 1)
         low, high = 1 / self.sizes[above - 1], 1 / self.sizes[above]
         share = (1 / size - low) / (high - low)
@@ -233,8 +237,8 @@ def _log_tail(logs: np.ndarray, mean: np.ndarray, std: np.ndarray, skew: np.ndar
     standard = np.where(standard > 0, -scipy.special.ndtri(tail), standard)
     shape = gamma_shape(std)
     gamma = scipy.special.gammaincc(shape, np.exp(std * standard + scipy.special.digamma(shape)))
-    found: np.ndarray = np.where(skew < 0, gamma, _pearson_tail(standard, np.maximum(skew, 0)))
-    return found
+    log_tail: np.ndarray = np.where(skew < 0, gamma, _pearson_tail(standard, np.maximum(skew, 0)))
+    return log_tail
 
 
 def _pearson_tail(standard: np.ndarray, skew: np.ndarray) -> np.ndarray:
@@ -248,5 +252,5 @@ def _pearson_tail(standard: np.ndarray, skew: np.ndarray) -> np.ndarray:
     shape = 4 / some**2
     at = np.maximum(shape + 2 * standard / some, 0)
     above = np.where(some > 0, scipy.special.gammaincc(shape, at), scipy.special.gammainc(shape, at))
-    found: np.ndarray = np.where(np.abs(skew) < LEAST_SKEW, scipy.special.ndtr(-standard), above)
-    return found
+    tail: np.ndarray = np.where(np.abs(skew) < LEAST_SKEW, scipy.special.ndtr(-standard), above)
+    return tail

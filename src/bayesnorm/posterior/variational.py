@@ -99,13 +99,13 @@ class VariationalPosterior(Posterior):
     @classmethod
     def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
         points = tensors_of(model)
-        found: dict[str, Array] = {}
-        for name, own in config["weights"].items():
+        described: dict[str, Array] = {}
+        for name, weight in config["weights"].items():
             if name not in points or not points[name].is_floating_point():
                 refuse("posterior.weights", name, "the name of a weight of the network")
-            arrays = weight_arrays(own, points.pop(name), under(f"weights/{name}/", tensors))
-            found |= {f"weights/{name}/{key}": array for key, array in arrays.items()}
-        return found | {f"points/{name}": array for name, array in arrays_like(points).items()}
+            arrays = weight_arrays(weight, points.pop(name), under(f"weights/{name}/", tensors))
+            described |= {f"weights/{name}/{key}": array for key, array in arrays.items()}
+        return described | {f"points/{name}": array for name, array in arrays_like(points).items()}
 
     @classmethod
     def restored(
@@ -113,14 +113,15 @@ class VariationalPosterior(Posterior):
     ) -> Self:
         with _drawing(0, executable.device):
             weights = {
-                name: weights_from(own, under(f"weights/{name}/", tensors)) for name, own in config["weights"].items()
+                name: weights_from(weight, under(f"weights/{name}/", tensors))
+                for name, weight in config["weights"].items()
             }
         points, prior = under("points/", tensors), WeightPrior(**config["prior"])
-        found = cls(executable, likelihood, config["method"], weights, points, prior, config["rows"])
-        for name, drawn in found.sample(1).items():
+        posterior = cls(executable, likelihood, config["method"], weights, points, prior, config["rows"])
+        for name, drawn in posterior.sample(1).items():
             if name in weights and not bool(torch.isfinite(drawn.to(executable.dtype)).all()):
                 refuse(f"a sample of {name}", "NaN or infinite", "finite")
-        return found
+        return posterior
 
     @property
     def _device(self) -> torch.device:

@@ -44,9 +44,9 @@ class WeightPrior:
     @classmethod
     def parse(cls, prior: Any) -> WeightPrior:
         """Return the prior for the argument `prior`: a standard deviation, or (pi, std1, std2)."""
-        given = (1.0, prior, 1.0) if not isinstance(prior, tuple | list) else prior
-        numbers = [number for number in map(as_number, given) if number is not None and 0 < number < math.inf]
-        if not len(given) == len(numbers) == 3 or numbers[0] > 1:
+        values = (1.0, prior, 1.0) if not isinstance(prior, tuple | list) else prior
+        numbers = [number for number in map(as_number, values) if number is not None and 0 < number < math.inf]
+        if not len(values) == len(numbers) == 3 or numbers[0] > 1:
             raise BayesNormError(
                 "prior must be a positive number (a standard deviation), or a scale mixture (pi, std1, std2) with pi "
                 f"up to 1, got {prior!r}."

@@ -61,9 +61,9 @@ class Predictive(ABC):
         return len(self.mean)
 
     def __repr__(self) -> str:
-        kept = "no samples kept" if isinstance(self, Summary) else f"{len(self.weights)} samples"
+        stored = "no samples kept" if isinstance(self, Summary) else f"{len(self.weights)} samples"
         told = "; ".join(f"{name} {_first(values)}" for name, values in self._told().items())
-        return f"{type(self).__name__}({tuple(self.mean.shape)}, {kept}: {told})"
+        return f"{type(self).__name__}({tuple(self.mean.shape)}, {stored}: {told})"
 
     def _told(self) -> dict[str, Tensor]:
         """Return the values that `repr` shows, by name."""

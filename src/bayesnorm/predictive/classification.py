@@ -96,8 +96,8 @@ class ClassificationPredictive(Predictive):
             target = torch.where(seen, target, torch.zeros_like(target))
         target = self.targets(target)
         chosen = target[None, :, None].expand(len(self.log_probs), *[-1] * (target.dim() + 1))
-        found = mixture_log(self.log_probs.gather(2, chosen)[:, :, 0], self.weights)
-        return of_seen(found, seen)
+        log_prob = mixture_log(self.log_probs.gather(2, chosen)[:, :, 0], self.weights)
+        return of_seen(log_prob, seen)
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
         sampling(n, seed)

@@ -35,8 +35,8 @@ class GaussianPredictive(RegressionPredictive, Summary):
         """Return the mean of log N(y; f, aleatoric) over f ~ N(mean, epistemic), in closed form."""
         target, seen = self.observed(y)
         squares = (target - self.mean).square() + self.epistemic
-        found = -0.5 * (squares / self.aleatoric + (2 * math.pi * self.aleatoric).log())
-        return of_seen(found, seen)
+        log_prob = -0.5 * (squares / self.aleatoric + (2 * math.pi * self.aleatoric).log())
+        return of_seen(log_prob, seen)
 
     @property
     def parts(self) -> tuple[Tensor, ...]:

@@ -33,10 +33,10 @@ def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamil
     loc, scale = side * loc.flatten(1), scale.flatten(1)
     # The quantile of a mixture lies between the smallest and the largest quantile of its components, near their mean.
     quantiles = loc + scale * float(noise.icdf(torch.tensor(tail, dtype=torch.float64)))
-    low, high, found = quantiles.amin(0), quantiles.amax(0), weighted_mean(quantiles, weights)
-    active = torch.arange(found.numel(), device=found.device)
+    low, high, estimate = quantiles.amin(0), quantiles.amax(0), weighted_mean(quantiles, weights)
+    active = torch.arange(estimate.numel(), device=estimate.device)
     for step in range(STEPS + HALVINGS):
-        at = found[active]
+        at = estimate[active]
         z = (at - loc) / scale
         below = weighted_mean(noise.cdf(z), weights)
         enough = below >= tail
@@ -49,10 +49,10 @@ def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamil
             still = (newton - at).abs() <= 4 * eps * at.abs()
             settled |= still
             better = torch.where(still | ((newton > low) & (newton < high)), newton, better)
-        found[active] = better
+        estimate[active] = better
         left = ~settled
         if not bool(left.any()):
             break
         active, low, high = active[left], low[left], high[left]
         loc, scale = loc[:, left], scale[:, left]
-    return side * found.view(shape)
+    return side * estimate.view(shape)

@@ -43,35 +43,35 @@ class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
         return len(self._tasks)
 
     def __repr__(self) -> str:
-        return f"MultiTaskPredictive({', '.join(f'{name}={own!r}' for name, own in self.items())})"
+        return f"MultiTaskPredictive({', '.join(f'{name}={task!r}' for name, task in self.items())})"
 
     @property
     def mean(self) -> dict[str, Tensor]:  # type: ignore[override]
-        return {name: own.mean for name, own in self.items()}
+        return {name: task.mean for name, task in self.items()}
 
     @property
     def epistemic(self) -> dict[str, Tensor]:  # type: ignore[override]
-        return {name: own.epistemic for name, own in self.items()}
+        return {name: task.epistemic for name, task in self.items()}
 
     @property
     def aleatoric(self) -> dict[str, Tensor]:  # type: ignore[override]
-        return {name: own.aleatoric for name, own in self.items()}
+        return {name: task.aleatoric for name, task in self.items()}
 
     @property
     def variance(self) -> dict[str, Tensor]:  # type: ignore[override]
-        return {name: own.variance for name, own in self.items()}
+        return {name: task.variance for name, task in self.items()}
 
     @property
     def std(self) -> dict[str, Tensor]:  # type: ignore[override]
-        return {name: own.std for name, own in self.items()}
+        return {name: task.std for name, task in self.items()}
 
     def log_prob(self, y: Any) -> Tensor:
         """Return log densities or probabilities, (batch, tasks), summed over the outputs and pixels of each task."""
         targets = self._targets(y)
-        found = [own.log_prob(targets[name]) for name, own in self.items()]
-        return torch.stack([part.reshape(len(part), part.shape[1:].numel()).sum(1) for part in found], dim=1)
+        log_probs = [task.log_prob(targets[name]) for name, task in self.items()]
+        return torch.stack([part.reshape(len(part), part.shape[1:].numel()).sum(1) for part in log_probs], dim=1)
 
     def sample(self, n: int, seed: int = 0) -> dict[str, Tensor]:  # type: ignore[override]
         """Sample targets of every task from its predictive, (n, batch, ...) each."""
         seeds = torch.randint(2**62, (len(self),), generator=sampling(n, seed)).tolist()
-        return {name: own.sample(n, own_seed) for (name, own), own_seed in zip(self.items(), seeds, strict=True)}
+        return {name: task.sample(n, task_seed) for (name, task), task_seed in zip(self.items(), seeds, strict=True)}

@@ -77,14 +77,14 @@ class RegressionPredictive(Predictive):
         """Return the log density of the mixture at `y`, in the shape of `mean`."""
         target, seen = self.observed(y)
         z = (target - self.loc) / self.scale
-        found = mixture_log(self.noise.log_prob(z) - self.scale.log(), self.weights)
-        return of_seen(found, seen)
+        log_prob = mixture_log(self.noise.log_prob(z) - self.scale.log(), self.weights)
+        return of_seen(log_prob, seen)
 
     def expected_log_prob(self, y: Any) -> Tensor:
         """Return the mean over samples of the log density at `y`, in the shape of `mean`: the data term of an ELBO."""
         target, seen = self.observed(y)
-        found = weighted_mean(self.noise.log_prob((target - self.loc) / self.scale) - self.scale.log(), self.weights)
-        return of_seen(found, seen)
+        log_prob = weighted_mean(self.noise.log_prob((target - self.loc) / self.scale) - self.scale.log(), self.weights)
+        return of_seen(log_prob, seen)
 
     def cdf(self, y: Any) -> Tensor:
         """Return the probability that a target is at most `y`, in the shape of `mean`."""
@@ -114,8 +114,8 @@ class RegressionPredictive(Predictive):
                 'metrics.crps with form="mixture".'
             )
         target, seen = self.observed(y)
-        found = gaussian_crps(target, self.mean, self.std)
-        return of_seen(found, seen)
+        score = gaussian_crps(target, self.mean, self.std)
+        return of_seen(score, seen)
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
         chosen, generator = choose_samples(n, self.weights, tuple(self.mean.shape), seed)

@@ -160,27 +160,27 @@ class RunningSummary:
     def add(self, rows: slice, predictive: Predictive, weight: float) -> None:
         """Add samples with this total weight for some examples, all of which have the same earlier samples."""
         if isinstance(predictive, MultiTaskPredictive):
-            for name, own in predictive.items():
-                self._tasks.setdefault(name, RunningSummary(len(self._weights))).add(rows, own, weight)
+            for name, task in predictive.items():
+                self._tasks.setdefault(name, RunningSummary(len(self._weights))).add(rows, task, weight)
             self._latest = predictive
             return
-        found = self._latest = _mergeable(predictive)
+        newest = self._latest = _mergeable(predictive)
         if not self._whole:
-            self._whole = [part.new_empty(len(self._weights), *part.shape[1:]) for part in found.parts]
+            self._whole = [part.new_empty(len(self._weights), *part.shape[1:]) for part in newest.parts]
         before = float(self._weights[rows][0])
         total = before + weight
         parts = [part[rows] for part in self._whole]
         if before:
-            found.merge(parts, [new.to(part) for part, new in zip(parts, found.parts, strict=True)], weight / total)
+            newest.merge(parts, [new.to(part) for part, new in zip(parts, newest.parts, strict=True)], weight / total)
         else:
-            for part, new in zip(parts, found.parts, strict=True):
+            for part, new in zip(parts, newest.parts, strict=True):
                 part.copy_(new)
         self._weights[rows] = total
 
     def predictive(self) -> Predictive:
         """Return the summary of all samples."""
         if isinstance(self._latest, MultiTaskPredictive):
-            return self._latest.with_tasks({name: own.predictive() for name, own in self._tasks.items()})
+            return self._latest.with_tasks({name: task.predictive() for name, task in self._tasks.items()})
         assert self._latest is not None
         return self._latest.with_parts(*self._whole)
 
@@ -188,7 +188,7 @@ class RunningSummary:
 def summarised(predictive: Predictive) -> Predictive:
     """Return the summary of a predictive, which keeps no samples."""
     if isinstance(predictive, MultiTaskPredictive):
-        return predictive.with_tasks({name: summarised(own) for name, own in predictive.items()})
+        return predictive.with_tasks({name: summarised(task) for name, task in predictive.items()})
     return predictive if isinstance(predictive, Summary) else _mergeable(predictive)
 
 
@@ -212,9 +212,11 @@ def map_tensors(function: Callable[..., Tensor], *predictives: Any) -> Predictiv
     """Return the summary whose parts are a function of the parts of other summaries of the same kind."""
     first = predictives[0]
     if isinstance(first, MultiTaskPredictive):
-        return first.with_tasks({name: map_tensors(function, *(own[name] for own in predictives)) for name in first})
+        return first.with_tasks(
+            {name: map_tensors(function, *(predictive[name] for predictive in predictives)) for name in first}
+        )
     assert isinstance(first, Summary)
-    return first.with_parts(*map(function, *(own.parts for own in predictives)))
+    return first.with_parts(*map(function, *(predictive.parts for predictive in predictives)))
 
 
 def _parts_of(predictive: ClassificationPredictive) -> tuple[Tensor, Tensor, Tensor]:

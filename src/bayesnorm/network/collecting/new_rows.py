@@ -42,7 +42,7 @@ class RowStatistics:
         self._keeper = TensorKeeper(network)
         self._normalising = NormalisingByBatch(network, self._layers, argument="x")
         self._run = RecordedPasses(self._normalising.run_groups)
-        self._layout_known = False
+        self._layout_chosen = False
 
     def __getstate__(self) -> dict[str, Any]:
         # The private copy's layers hold functions of this object; a copy of it builds its own private copy.
@@ -71,9 +71,9 @@ class RowStatistics:
         at_once = max(1, MOST_ELEMENTS // max(1, x[0].numel()) // size)
         again = partial(self._normalising.run, x[:size])
         with self._keeper.restore_state(self._device, again=again) as restart:
-            if not self._layout_known:
+            if not self._layout_chosen:
                 self._normalising.choose_layout(x[:2])
-                self._layout_known = True
+                self._layout_chosen = True
                 restart()
             # A replay would write to the network's tensors undetected.
             recordable = not self._keeper.put_back_some

@@ -33,12 +33,14 @@ class NormalisingByBatch:
     def __init__(
         self, network: nn.Module, names: tuple[str, ...], over_rows: bool = False, argument: str = "train_data"
     ) -> None:
-        found = find_batchnorm(network)
-        self.modules = {name: found[name] for name in names}
+        batchnorm = find_batchnorm(network)
+        self.modules = {name: batchnorm[name] for name in names}
         self._network, self._over_rows, self._argument = network, over_rows, argument
         # Restored after a forward pass.
-        self._own: dict[str, dict[str, Any]] = {name: dict(module._buffers) for name, module in self.modules.items()}
-        self._own_means = torch.cat([buffers["running_mean"] for buffers in self._own.values()])
+        self._buffers: dict[str, dict[str, Any]] = {
+            name: dict(module._buffers) for name, module in self.modules.items()
+        }
+        self._running_means = torch.cat([buffers["running_mean"] for buffers in self._buffers.values()])
         self._layout = torch.preserve_format  # memory layout of inputs
         self._rows = 0  # number of examples in the current forward pass
         self._groups = 1  # number of groups that the current forward pass normalises separately
@@ -64,12 +66,12 @@ class NormalisingByBatch:
 
     def run(self, x: Tensor) -> Tensor:
         """Return the moments of one batch: means and biased variances, (2, C), or sums over examples, (5, C)."""
-        each = self._pass(x, 1)
-        mean, var, *averages = (torch.cat(parts, dim=-1) for parts in zip(*each, strict=True))
+        layer_results = self._pass(x, 1)
+        mean, var, *averages = (torch.cat(parts, dim=-1) for parts in zip(*layer_results, strict=True))
         if not self._over_rows:
             return torch.stack([mean, var])
         deviations, squares = averages
-        return row_sums(mean, deviations, squares, self._own_means)
+        return row_sums(mean, deviations, squares, self._running_means)
 
     def run_groups(self, x: Tensor, groups: int) -> Tensor:
         """Return means and biased variances of groups, each normalised separately, (2, groups, C), in one forward pass.
@@ -79,9 +81,9 @@ class NormalisingByBatch:
             groups: Number of groups, all of the same size.
         """
         if groups > 1 and self._rows_are_entries:
-            each = self._pass(x, groups)
+            layer_results = self._pass(x, groups)
             if self._rows_are_entries:
-                return torch.stack([torch.cat(parts, dim=-1) for parts in zip(*each, strict=True)])
+                return torch.stack([torch.cat(parts, dim=-1) for parts in zip(*layer_results, strict=True)])
         over_rows, self._over_rows = self._over_rows, False
         try:
             return torch.stack([self.run(part) for part in x.chunk(groups)], dim=1)
@@ -97,7 +99,7 @@ class NormalisingByBatch:
             call_network(self._network, x.clone(memory_format=self._layout), self._argument)
         finally:
             for name, module in self.modules.items():
-                module._buffers.update(self._own[name])
+                module._buffers.update(self._buffers[name])
         missing = [name for name in self.modules if name not in self._moments]
         if missing:
             raise NetworkError(
@@ -108,7 +110,7 @@ class NormalisingByBatch:
 
     def _wrapped(self, name: str, module: _BatchNorm, forward: Callable[..., Any]) -> Callable[..., Any]:
         """Return a forward that computes the moments of its input and normalises by them."""
-        dtype = self._own[name]["running_mean"].dtype
+        dtype = self._buffers[name]["running_mean"].dtype
 
         def normalise_by_batch(*args: Any, **kwargs: Any) -> Any:
             if name in self._moments:
@@ -146,8 +148,8 @@ class NormalisingByBatch:
         scale = (var + module.eps).rsqrt_()
         normalised = torch.addcmul((-mean * scale).view(shape), parts, scale.view(shape)).to(h.dtype).flatten(0, 1)
         if name not in self._passing:
-            own = self._own[name]["running_mean"]
-            unit = torch.full_like(own, 1 - module.eps)
-            self._passing[name] = {"running_mean": torch.zeros_like(own), "running_var": unit}
+            running_mean = self._buffers[name]["running_mean"]
+            unit = torch.full_like(running_mean, 1 - module.eps)
+            self._passing[name] = {"running_mean": torch.zeros_like(running_mean), "running_var": unit}
         module._buffers.update(self._passing[name])
         return forward(normalised, *args[1:], **kwargs) if args else forward(**(kwargs | {"input": normalised}))

@@ -18,19 +18,19 @@ from ..layout import agrees
 MOST_RECORDED = 2**20
 
 # Number of input shapes whose recordings are kept.
-KEPT = 4
+MOST_RECORDINGS = 4
 
 
 @dataclass(frozen=True)
 class _Recorded:
     graph: torch.cuda.CUDAGraph
     x: Tensor  # where the graph reads its input
-    found: Tensor  # where it writes its result
+    result: Tensor  # where it writes its result
 
     def replay(self, x: Tensor) -> Tensor:
         self.x.copy_(x)
         self.graph.replay()
-        return self.found.clone()
+        return self.result.clone()
 
 
 class RecordedPasses:
@@ -45,7 +45,7 @@ class RecordedPasses:
 
     def __init__(self, run: Callable[[Tensor, int], Tensor]) -> None:
         self._run = run
-        self._kept: OrderedDict[tuple[object, ...], _Recorded | None] = OrderedDict()
+        self._recordings: OrderedDict[tuple[object, ...], _Recorded | None] = OrderedDict()
         self._recordable = True
 
     def __call__(self, x: Tensor, groups: int, recordable: bool = True) -> Tensor:
@@ -60,30 +60,30 @@ class RecordedPasses:
             return self._run(x, groups)
         lowered = torch.get_autocast_dtype("cuda") if torch.is_autocast_enabled("cuda") else None
         key = tuple(x.shape), x.dtype, groups, lowered
-        recorded = self._kept.get(key)
+        recorded = self._recordings.get(key)
         if recorded is not None:
-            self._kept.move_to_end(key)
+            self._recordings.move_to_end(key)
             return recorded.replay(x)
-        if key not in self._kept:  # libraries choose their kernels for this shape
+        if key not in self._recordings:  # libraries choose their kernels for this shape
             with Recordable() as seen:
-                found = self._run(x, groups)
-            self._recordable, self._kept[key] = seen.known, None
-            while len(self._kept) > KEPT:
-                self._kept.popitem(last=False)
-            return found
-        found = self._run(x, groups)
+                result = self._run(x, groups)
+            self._recordable, self._recordings[key] = seen.known, None
+            while len(self._recordings) > MOST_RECORDINGS:
+                self._recordings.popitem(last=False)
+            return result
+        result = self._run(x, groups)
         recorded = self._record(x, groups)
-        self._recordable = recorded is not None and agrees(partial(recorded.replay, x), found)
+        self._recordable = recorded is not None and agrees(partial(recorded.replay, x), result)
         if self._recordable:
-            self._kept[key] = recorded
+            self._recordings[key] = recorded
         else:
-            self._kept.clear()
-        return found
+            self._recordings.clear()
+        return result
 
     def _record(self, x: Tensor, groups: int) -> _Recorded | None:
-        own = x.clone()
+        copied = x.clone()
         try:
-            graph, found = capture_graph(lambda: self._run(own, groups))
+            graph, result = capture_graph(lambda: self._run(copied, groups))
         except (RuntimeError, BayesNormError):
             return None
-        return _Recorded(graph, own, found)
+        return _Recorded(graph, copied, result)

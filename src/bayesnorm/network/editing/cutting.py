@@ -24,11 +24,11 @@ def silence(module: nn.Module, flags: Tensor) -> None:
 @torch.no_grad()
 def cut_carrier(module: nn.Module, channels: Tensor) -> None:
     """Cut batch norm or a grouped convolution down to some channels."""
-    for own in (module._parameters, module._buffers):
-        for key, value in own.items():
+    for tensors in (module._parameters, module._buffers):
+        for key, value in tensors.items():
             if value is not None and value.dim():
                 part = value[channels.to(value.device)].clone()
-                own[key] = nn.Parameter(part, value.requires_grad) if isinstance(value, nn.Parameter) else part  # type: ignore[assignment]
+                tensors[key] = nn.Parameter(part, value.requires_grad) if isinstance(value, nn.Parameter) else part  # type: ignore[assignment]
     set_sizes(module)
 
 
@@ -66,8 +66,8 @@ def channels_apart(module: _BatchNorm, dims: int) -> tuple[bool, bool]:
         whole, part, silent = (copy.deepcopy(module).to("cpu", torch.float64).eval() for _ in range(3))
         cut_carrier(part, some)
         silence(silent, torch.ones(channels, dtype=torch.bool))
-        expected, found, zero = whole(x.clone())[:, some], part(x[:, some].clone()), silent(torch.zeros_like(x))
+        expected, outputs, zero = whole(x.clone())[:, some], part(x[:, some].clone()), silent(torch.zeros_like(x))
     except Exception:  # a custom layer may raise anything
         return False, False
-    same = found.shape == expected.shape and torch.allclose(found, expected, rtol=1e-9, atol=1e-12)
+    same = outputs.shape == expected.shape and torch.allclose(outputs, expected, rtol=1e-9, atol=1e-12)
     return same, not zero.any()

@@ -87,10 +87,10 @@ def _chosen(network: nn.Module, where: Any, input: bool) -> list[nn.Module]:
     names = (where,) if isinstance(where, str) else tuple(where)
     for name in names:
         if name not in modules:
-            known = ", ".join(map(repr, [name for name in modules if name][:12]))
+            existing = ", ".join(map(repr, [name for name in modules if name][:12]))
             raise NetworkError(
                 f'where: the network has no module {name!r}. Use "linear", "conv", "weights" or names of modules: '
-                f"{known}."
+                f"{existing}."
             )
     if not names and not first:
         raise NetworkError("where is an empty list. Name the modules that should get dropout.")

@@ -112,16 +112,16 @@ class JoinedOutputs(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         result = self.model(*args, **kwargs)
-        known = dict(result) if isinstance(result, Mapping) else {}
+        entries = dict(result) if isinstance(result, Mapping) else {}
         if isinstance(result, tuple | list):
-            known = dict(enumerate(result))
+            entries = dict(enumerate(result))
         parts = []
         for entry in self.entries:
-            part = known.get(entry)
+            part = entries.get(entry)
             if not isinstance(part, Tensor):
                 raise NetworkError(
                     f"entries: {entry!r} is not a tensor in the output of the network, which returns "
-                    f"{type(result).__name__} with entries {', '.join(map(repr, known)) or 'unknown'}. Use tensors "
+                    f"{type(result).__name__} with entries {', '.join(map(repr, entries)) or 'unknown'}. Use tensors "
                     "among these."
                 )
             parts.append(part if part.dim() > 1 else part.unsqueeze(1))

@@ -57,13 +57,15 @@ class Removal:
 
         Every layer keeps at least one unit.
         """
-        silent, spoken = _parted({k: own for k, own in units.written.items() if k not in units.gates}, self.silent)
+        silent, spoken = _parted(
+            {k: layer_units for k, layer_units in units.written.items() if k not in units.gates}, self.silent
+        )
         unheard, heard = _parted(units.read, self.deaf)
         gone = (unheard - heard) | (silent - spoken - units.nonzero_at_zero)
         gone -= set(units.kept)
-        for own in units.written.values():
-            if gone.issuperset(own):
-                gone.discard(own[0])
+        for layer_units in units.written.values():
+            if gone.issuperset(layer_units):
+                gone.discard(layer_units[0])
         return gone
 
 
@@ -71,12 +73,12 @@ def _parted(layers: Mapping[str, Sequence[int | None]], flags: dict[str, Tensor]
     """Return the units that some layer flags, and those that some layer does not flag."""
     flagged: set[int | None] = set()
     others: set[int | None] = set()
-    for layer, own in layers.items():
+    for layer, layer_units in layers.items():
         if layer in flags:
-            for unit, flag in zip(own, flags[layer].tolist(), strict=True):
+            for unit, flag in zip(layer_units, flags[layer].tolist(), strict=True):
                 (flagged if flag else others).add(unit)
         else:
-            others.update(own)
+            others.update(layer_units)
     return {unit for unit in flagged if unit is not None}, {unit for unit in others if unit is not None}
 
 
@@ -95,8 +97,8 @@ def _masked(network: nn.Module, units: Units, removal: Removal, gone: set[int]) 
         modules[layer].weight[flags] = 0
     # A silent unit is exactly zero: its bias and its batch-norm shift are set to zero too.
     for layer, flags in removal.silent.items():
-        own = torch.tensor([unit in gone for unit in units.written[layer]], device=flags.device)
-        silence(modules[layer], own & flags)
+        removed_units = torch.tensor([unit in gone for unit in units.written[layer]], device=flags.device)
+        silence(modules[layer], removed_units & flags)
     silenced = _parted(units.written, removal.silent)[0] & gone
     for layer, carried in units.carried.items():
         silence(modules[layer], torch.tensor([unit in silenced for unit in carried]))

@@ -33,24 +33,24 @@ def trace_units(network: nn.Module) -> Units:
     walk = Walk(network, modules, _uses(graph, modules))
     for node in graph.nodes:
         walk.visit(node)
-    found = walk.units()
-    if not found.read:
+    units = walk.units()
+    if not units.read:
         raise NetworkError(
             "model: it has no linear or convolutional layer that can be pruned. Pass a network with such layers."
         )
     _require_untied(network)
-    return found
+    return units
 
 
 def _uses(graph: fx.Graph, modules: dict[str, nn.Module]) -> Counter[nn.Module]:
     """Count how often each module runs, including inside modules that are not traced, or has its tensors read."""
-    found: Counter[nn.Module] = Counter()
+    uses: Counter[nn.Module] = Counter()
     for node in graph.nodes:
         if node.op == "call_module":
-            found.update(modules[node.target].modules())
+            uses.update(modules[node.target].modules())
         elif node.op == "get_attr" and (owner := modules.get(node.target.rpartition(".")[0])) is not None:
-            found[owner] += 1
-    return found
+            uses[owner] += 1
+    return uses
 
 
 def _require_untied(network: nn.Module) -> None:

@@ -114,17 +114,17 @@ def weight_tensors(network: nn.Module) -> list[WeightTensor]:
                 parameter = module._parameters.get(key)
                 if parameter is not None and parameter.requires_grad:
                     roles.setdefault(id(parameter), (key == "bias", 0 if key == "bias" else axis))
-    found = [
+    tensors = [
         WeightTensor(name, parameter, *roles[id(parameter)])
         for name, parameter in network.named_parameters()
         if id(parameter) in roles
     ]
-    if all(tensor.is_bias for tensor in found):
+    if all(tensor.is_bias for tensor in tensors):
         raise NetworkError(
             "model: it has no linear or convolutional layer with a weight that requires a gradient (its modules are "
             f"{module_kinds(network)}). Pass a network with Linear or Conv1d/2d/3d layers that are not all frozen."
         )
-    return found
+    return tensors
 
 
 class NoisyNetwork(nn.Module):
@@ -173,9 +173,9 @@ class NoisyNetwork(nn.Module):
                 continue
             weight, bias = module._parameters.get("weight"), module._parameters.get("bias")
             if id(weight) in names and uses[id(weight)] == 1 and uses[id(bias)] <= 1:
-                own = weights[names[id(weight)]]
-                own_bias = weights[names[id(bias)]] if id(bias) in names else bias
-                module.forward = _NoisyLayer(self, layer, module, own, own_bias, estimator == "local")
+                random_weight = weights[names[id(weight)]]
+                random_bias = weights[names[id(bias)]] if id(bias) in names else bias
+                module.forward = _NoisyLayer(self, layer, module, random_weight, random_bias, estimator == "local")
                 self._replaced.pop(names[id(weight)])
                 self._replaced.pop(names.get(id(bias), ""), None)
 

@@ -88,22 +88,22 @@ class Walk:
         self._same: list[int] = []  # the unit that this unit is merged into, or itself
         self._joined: set[int] = set()  # units merged with others
         self._gates: set[int] = set()  # units that multiply others
-        self._found = Units()
+        self._units = Units()
 
     def units(self) -> Units:
         """Return the units, each with one number."""
-        found, root = self._found, self._root
-        for name, columns in found.read.items():
+        traced, root = self._units, self._root
+        for name, columns in traced.read.items():
             for unit in self._gates.intersection(columns):
-                found.kept.setdefault(unit, f"{name} reads units that are gates of others")
+                traced.kept.setdefault(unit, f"{name} reads units that are gates of others")
         return Units(
-            {name: [root(unit) for unit in units] for name, units in found.written.items()},
-            {name: [None if u is None else root(u) for u in units] for name, units in found.read.items()},
-            {name: [root(unit) for unit in units] for name, units in found.carried.items()},
-            {root(unit): reason for unit, reason in found.kept.items()},
-            found.normalised,
-            {root(unit) for unit in found.nonzero_at_zero},
-            {name for name, units in found.written.items() if self._gates.issuperset(units)},
+            {name: [root(unit) for unit in units] for name, units in traced.written.items()},
+            {name: [None if u is None else root(u) for u in units] for name, units in traced.read.items()},
+            {name: [root(unit) for unit in units] for name, units in traced.carried.items()},
+            {root(unit): reason for unit, reason in traced.kept.items()},
+            traced.normalised,
+            {root(unit) for unit in traced.nonzero_at_zero},
+            {name for name, units in traced.written.items() if self._gates.issuperset(units)},
         )
 
     def visit(self, node: fx.Node) -> None:
@@ -150,8 +150,8 @@ class Walk:
             if columns is None:
                 self._keep(node, f"{name} reads them along another axis")
             self._note_moved(signal)
-        self._found.read[name] = list(columns or [None] * inputs)
-        self._found.written[name] = written = self._fresh(outputs)
+        self._units.read[name] = list(columns or [None] * inputs)
+        self._units.written[name] = written = self._fresh(outputs)
         return _Signal(tuple(written), dims)
 
     def _normalise(self, node: fx.Node, name: str, signal: _Signal | None, module: _BatchNorm) -> _Signal | None:
@@ -176,10 +176,10 @@ class Walk:
             for start in range(0, inputs, size):
                 self._join(columns[start : start + 1] * (size - 1), columns[start + 1 : start + size])
             columns = tuple(columns[group * size] for group in range(groups) for _ in range(repeats))
-        self._found.carried[name] = list(columns)
+        self._units.carried[name] = list(columns)
         before = node.args[0]
-        if isinstance(before, fx.Node) and before.target in self._found.written:
-            self._found.normalised[str(before.target)] = name
+        if isinstance(before, fx.Node) and before.target in self._units.written:
+            self._units.normalised[str(before.target)] = name
         self._note_moved(signal)
         return _Signal(columns, 0 if signal.flat else signal.dims, moved=signal.moved)
 
@@ -209,12 +209,12 @@ class Walk:
 
     def _positions(self, node: fx.Node, name: str, signal: _Signal) -> _Signal | None:
         """Process operations on positions of channels: averaging, cropping, padding, dropping axes."""
-        given = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
-        axes = given if isinstance(given, list | tuple) else [given]
+        dim = node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else None)
+        axes = dim if isinstance(dim, list | tuple) else [dim]
         places = [axis % signal.dims for axis in axes if isinstance(axis, int)]
         if name in ("mean", "sum", "amax") and len(places) == len(axes) and set(places) == set(range(2, signal.dims)):
-            kept = node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False)
-            return signal if kept else replace(signal, dims=0)
+            keeps_axes = node.kwargs.get("keepdim", node.args[2] if len(node.args) > 2 else False)
+            return signal if keeps_axes else replace(signal, dims=0)
         if name == "squeeze" and len(places) == len(axes) == 1 and places[0] > 1:
             return replace(signal, dims=signal.dims - 1 if signal.dims > 3 else 0)
         if (
@@ -223,7 +223,7 @@ class Walk:
             and tuple(axes[:2]) == (slice(None),) * 2
         ):
             return signal
-        if name == "pad" and isinstance(given, list | tuple) and len(given) <= 2 * (signal.dims - 2):
+        if name == "pad" and isinstance(dim, list | tuple) and len(dim) <= 2 * (signal.dims - 2):
             filled = node.kwargs.get("value", node.args[3] if len(node.args) > 3 else None)
             return replace(signal, moved=signal.moved or bool(filled))
         return self._pass(node, name)
@@ -237,13 +237,13 @@ class Walk:
 
     def _unknown(self, node: fx.Node) -> _Signal | None:
         """Process any other use of units."""
-        own = type(self._modules[str(node.target)]).__name__ if node.op == "call_module" else _name(node.target)
-        name = own.lower().replace("_", "")
+        kind = type(self._modules[str(node.target)]).__name__ if node.op == "call_module" else _name(node.target)
+        name = kind.lower().replace("_", "")
         return self._keep(node, f"{node.name} ({name}) uses them in a way that may mix channels")
 
     def _combine(self, node: fx.Node, name: str) -> _Signal | None:
         """Process a sum, difference, product or quotient of two tensors, or of a tensor and a number."""
-        number = [each for each in node.args if self._is_number(each)]
+        number = [argument for argument in node.args if self._is_number(argument)]
         if number:
             signal = next(iter(self._inputs(node)), None)
             shifts = name in ("add", "sub") and bool(number[0] != 0)
@@ -253,18 +253,18 @@ class Walk:
             return self._add(node)
         return self._multiply(node) if name == "mul" else self._unknown(node)
 
-    def _is_number(self, each: Any) -> bool:
+    def _is_number(self, argument: Any) -> bool:
         """Return whether an argument is a number, or a parameter with one entry."""
-        if isinstance(each, fx.Node) and each.op == "get_attr":
+        if isinstance(argument, fx.Node) and argument.op == "get_attr":
             value: Any = self._network
-            for part in str(each.target).split("."):
+            for part in str(argument.target).split("."):
                 value = getattr(value, part)
             return isinstance(value, Tensor) and value.numel() == 1
-        return isinstance(each, int | float)
+        return isinstance(argument, int | float)
 
     def _multiply(self, node: fx.Node) -> _Signal | None:
         """Process a product: if a channel is zero, so is the product."""
-        signals = [self._signals.get(each) for each in node.args if isinstance(each, fx.Node)]
+        signals = [self._signals.get(argument) for argument in node.args if isinstance(argument, fx.Node)]
         first, second = signals
         if first is None or second is None or not first.like(second):
             return self._unknown(node)
@@ -317,7 +317,7 @@ class Walk:
         return signal if signal is not None and signal.dims and not signal.flat else None
 
     def _add(self, node: fx.Node) -> _Signal | None:
-        signals = [self._signals.get(each) if isinstance(each, fx.Node) else None for each in node.args]
+        signals = [self._signals.get(argument) if isinstance(argument, fx.Node) else None for argument in node.args]
         first, second = signals
         if first is None or second is None or not first.like(second):
             return self._keep(node, f"{node.name} adds a signal with unknown units to them")
@@ -337,12 +337,12 @@ class Walk:
     def _concatenate(self, node: fx.Node) -> _Signal | None:
         parts, axis = node.args[0], node.kwargs.get("dim", node.args[1] if len(node.args) > 1 else 0)
         signals = [self._signals.get(part) for part in parts] if isinstance(parts, list | tuple) else [None]  # type: ignore[arg-type]
-        known = [signal for signal in signals if signal is not None]
-        alike = len({signal.dims for signal in known}) == 1 and not any(signal.flat for signal in known)
-        if len(known) < len(signals) or not alike or axis not in ((1,) if known[0].dims else (-1, 1)):
+        traced = [signal for signal in signals if signal is not None]
+        alike = len({signal.dims for signal in traced}) == 1 and not any(signal.flat for signal in traced)
+        if len(traced) < len(signals) or not alike or axis not in ((1,) if traced[0].dims else (-1, 1)):
             return self._keep(node, f"{node.name} concatenates them with a signal with unknown units")
-        moved = any(signal.moved for signal in known)
-        return _Signal(tuple(unit for signal in known for unit in signal.units), known[0].dims, moved=moved)
+        moved = any(signal.moved for signal in traced)
+        return _Signal(tuple(unit for signal in traced for unit in signal.units), traced[0].dims, moved=moved)
 
     def _keep(self, node: fx.Node, reason: str) -> _Signal | None:
         """Record that the units of a node's inputs cannot be removed; nothing is known about its output."""
@@ -352,14 +352,14 @@ class Walk:
 
     def _note_kept(self, units: Sequence[int], reason: str) -> None:
         for unit in units:
-            self._found.kept.setdefault(unit, reason)
+            self._units.kept.setdefault(unit, reason)
 
     def _note_moved(self, signal: _Signal) -> None:
         if signal.moved:
-            self._found.nonzero_at_zero.update(signal.units)
+            self._units.nonzero_at_zero.update(signal.units)
 
     def _inputs(self, node: fx.Node) -> list[_Signal]:
-        return [self._signals[each] for each in node.all_input_nodes if each in self._signals]
+        return [self._signals[argument] for argument in node.all_input_nodes if argument in self._signals]
 
     def _input(self, node: fx.Node) -> _Signal | None:
         """Return the signal of the first argument."""

@@ -106,8 +106,8 @@ class CompiledExecutable(Executable):
             if graph is not None:
                 for start in range(0, count, size):
                     first = min(start, count - size)  # the last run repeats some samples to need no other graph
-                    found = self._replay(graph, samples.some(first, size), x)
-                    take(slice(0, len(x)), slice(start, first + size), found[start - first :])
+                    outputs = self._replay(graph, samples.some(first, size), x)
+                    take(slice(0, len(x)), slice(start, first + size), outputs[start - first :])
                 return
         super()._run(states, x, take, vectorize, chunk, block_bytes)
 
@@ -137,15 +137,15 @@ class CompiledExecutable(Executable):
         expected = plain.all
         try:
             graph = self._compile(samples.names)
-            found = self._replay(graph, samples, x)
+            outputs = self._replay(graph, samples, x)
         except Exception as error:  # compilers fail in many ways that users need not handle
             self._say_plain(f"could not be compiled ({(str(error).strip() or repr(error)).splitlines()[0]})")
             return None
         scale = expected.abs().max().clamp_min(1e-6)
         rough = self._compute_dtype.itemsize < 4 or (self._tf32 and x.is_cuda)
         allowed = float((0.1 if rough else 1e-3) * scale)
-        same = found.shape == expected.shape
-        if not same or not largest_difference(found.flatten(0, 1), expected.flatten(0, 1)) <= allowed:
+        same = outputs.shape == expected.shape
+        if not same or not largest_difference(outputs.flatten(0, 1), expected.flatten(0, 1)) <= allowed:
             self._say_plain("gives other numbers when compiled (do its outputs depend on other examples of the batch?)")
             return None
         return graph
@@ -164,12 +164,12 @@ class CompiledExecutable(Executable):
         network = copy.deepcopy(self._frozen).to(self._compute_dtype)
         if any(parameter.dim() == 4 for parameter in network.parameters()):
             network = network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
-        found = find_batchnorm(network)
+        layers = find_batchnorm(network)
         for name in names:
             parent = network.get_submodule(name.rpartition(".")[0])
-            setattr(parent, name.rpartition(".")[2], _DrawnAffine(found[name].num_features))
-        sizes = [found[name].num_features for name in names]
-        fold = names[0] == next(iter(found))
+            setattr(parent, name.rpartition(".")[2], _DrawnAffine(layers[name].num_features))
+        sizes = [layers[name].num_features for name in names]
+        fold = names[0] == next(iter(layers))
 
         def one(x: Tensor, scale: Tensor, shift: Tensor) -> Tensor:
             parts = zip(names, scale.split(sizes, -1), shift.split(sizes, -1), strict=True)
@@ -206,12 +206,12 @@ class CompiledExecutable(Executable):
     def _precision(self) -> Iterator[None]:
         """Allow or forbid TF32 for convolutions temporarily."""
         flags = torch.backends.cudnn
-        kept = flags.allow_tf32
+        allowed_before = flags.allow_tf32
         flags.allow_tf32 = self._tf32
         try:
             yield
         finally:
-            flags.allow_tf32 = kept
+            flags.allow_tf32 = allowed_before
 
 
 _MAPS = ("scale", "shift")

@@ -90,12 +90,12 @@ class DropoutExecutable(Executable):
     def _seeded(self) -> tuple[nn.Module, dict[str, SeededDropout]]:
         """Return a private copy whose sampled dropout layers have seeds, and those layers by name."""
         network = private_copy(self.model)
-        found = find_dropout(network)
+        layers = find_dropout(network)
         for name in self.drawn_layers:
-            if name not in found:
+            if name not in layers:
                 raise NetworkError(
                     f"model: {name!r} is not a dropout layer, but the posterior samples one there. Pass a network "
-                    f"with the same dropout layers (this one has {listed(found)})."
+                    f"with the same dropout layers (this one has {listed(layers)})."
                 )
         drawn = {name: self.rates[name] for name in self.drawn_layers}
         return network, seed_dropout(network, drawn, self.consistent, self._axes, device_of(self.model))

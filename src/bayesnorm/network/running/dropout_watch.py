@@ -45,7 +45,7 @@ def watch_dropout(network: nn.Module, layers: Mapping[str, nn.Module], x: Tensor
         layers: The layers to observe, by name.
         x: Inputs on the network's device.
     """
-    _own_tensors(network)
+    _clone_tensors(network)
     watch = _Watch(network, layers)
     few = [x[torch.arange(rows, device=x.device) % len(x)] for rows in (2, 3)]
     with isolated_randomness(0, x.device):
@@ -57,8 +57,8 @@ def watch_dropout(network: nn.Module, layers: Mapping[str, nn.Module], x: Tensor
     axes = {name: _row_axes(two[name], three[name]) for name in layers if two[name]}
     apart = all(
         axis is None or shape[axis] == 2
-        for name, found in axes.items()
-        for axis, shape in zip(found, two[name], strict=False)
+        for name, layer_axes in axes.items()
+        for axis, shape in zip(layer_axes, two[name], strict=False)
     )
     return DropoutSeen(always=watch.functions, in_training=in_training, axes=axes, apart=apart)
 
@@ -109,17 +109,17 @@ def _drops(func: Any, args: Any, kwargs: Any) -> bool:
     """Return whether a call of a torch function applies dropout."""
     name = getattr(func, "__name__", "")
 
-    def given(position: int, *names: str, otherwise: Any) -> Any:
+    def argument(position: int, *names: str, otherwise: Any) -> Any:
         named = [kwargs[name] for name in names if name in kwargs]
         return named[0] if named else args[position] if len(args) > position else otherwise
 
     if name == "scaled_dot_product_attention":
-        return bool(given(4, "dropout_p", otherwise=0) > 0)
+        return bool(argument(4, "dropout_p", otherwise=0) > 0)
     if name == "multi_head_attention_forward":
-        return bool(given(10, "dropout_p", otherwise=0) > 0 and given(13, "training", otherwise=True))
+        return bool(argument(10, "dropout_p", otherwise=0) > 0 and argument(13, "training", otherwise=True))
     if name in _ON_UNLESS_TOLD or name in _OFF_UNLESS_TOLD:
-        on = given(2, "training", "train", otherwise=name in _ON_UNLESS_TOLD)
-        return bool(on and given(1, "p", otherwise=0.5) > 0)
+        on = argument(2, "training", "train", otherwise=name in _ON_UNLESS_TOLD)
+        return bool(on and argument(1, "p", otherwise=0.5) > 0)
     return False
 
 
@@ -141,7 +141,7 @@ def _in_training(network: nn.Module) -> nn.Module:
     return network
 
 
-def _own_tensors(network: nn.Module) -> None:
+def _clone_tensors(network: nn.Module) -> None:
     """Give a private copy its own tensors, since a forward pass in training mode might write to them."""
     for _, module in network.named_modules():
         for key, parameter in module._parameters.items():

@@ -123,10 +123,10 @@ def seed_dropout(
         axes: Which axes of a layer's input hold the rows, for layers where it is not simply the first.
         device: The network's device.
     """
-    found = find_dropout(network)
+    layers = find_dropout(network)
     seeded: dict[str, SeededDropout] = {}
     for name, rate in rates.items():
-        layer: Any = found[name]
+        layer: Any = layers[name]
         kind = DROPOUT_KINDS[type(layer).forward]
         layer.__class__ = SeededDropout  # what else holds this layer, and its hooks, go on working
         layer.kind, layer.p, layer.consistent = kind, rate, consistent
