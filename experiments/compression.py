@@ -320,7 +320,7 @@ def numbers(small: Compressed, x: Tensor, y: Tensor, file: Path) -> dict[str, An
         "milliseconds": [1e3 * own for own in seconds],
         "nll": [report.before.loss, report.after.loss],
         "error": [report.before.error, report.after.error],
-        "kept": report.kept,
+        "kept": report.unremovable,
     }
 
 

@@ -211,8 +211,8 @@ class Sorted(nn.Module):
 def test_why_noise_was_kept():
     posterior = made_posterior(Sorted(), bn.Categorical(), {"shape": (1, 5, 5), "first.weight": 2})
     compressed = bn.compress(posterior)
-    (reason,) = compressed.kept
-    assert compressed.kept[reason] == 2
+    (reason,) = compressed.unremovable
+    assert compressed.unremovable[reason] == 2
     assert "sort" in reason
     assert "2 units of noise could not be removed: sort" in str(compressed.report())
 

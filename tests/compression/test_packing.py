@@ -13,7 +13,7 @@ from bayesnorm.compression.packing import Precision
 @given(st.lists(st.floats(-100, 100, width=32), min_size=1, max_size=40), st.floats(1e-6, 1e3))
 def test_values_come_back_rounded(numbers, std):
     values = torch.tensor(numbers)
-    own = Precision.given(values, torch.full_like(values, std**2), 1.0)
+    own = Precision.from_variances(values, torch.full_like(values, std**2), 1.0)
     packed = own.packed(values)
     assert packed.numel() == own.size(tuple(values.shape))
     back = own.unpacked(packed, tuple(values.shape))
@@ -25,7 +25,7 @@ def test_values_come_back_rounded(numbers, std):
 def test_steps_follow_the_surest_weights():
     values, variances = torch.linspace(-1, 1, 101), torch.full((101,), 1.0)
     variances[:2] = 1e-4
-    step = Precision.given(values, variances, 0.5).step
+    step = Precision.from_variances(values, variances, 0.5).step
     assert step == pytest.approx(0.5 * (101 / (2e4 + 99)) ** 0.5)
 
 
@@ -47,6 +47,6 @@ def test_whole_numbers_are_kept():
 
 def test_zero_weights_take_a_bit():
     zero = torch.zeros(3, 3)
-    own = Precision.given(zero, zero, 1.0)
+    own = Precision.from_variances(zero, zero, 1.0)
     assert own.bits == 1
     assert torch.equal(own.unpacked(own.packed(zero), (3, 3)), zero.double())

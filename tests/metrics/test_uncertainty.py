@@ -76,7 +76,7 @@ def test_entropy_cdf_ends_at_1_whatever_the_rounding():
 
 def test_retention_curve_by_hand():
     curve = metrics.retention_curve([0.3, 0.1, 0.2, 0.4], [3.0, 1.0, 2.0, 6.0])
-    assert curve.kept.tolist() == [0.25, 0.5, 0.75, 1.0]
+    assert curve.retained.tolist() == [0.25, 0.5, 0.75, 1.0]
     assert curve.error.tolist() == [1.0, 1.5, 2.0, 3.0]
     assert metrics.aurc([0.3, 0.1, 0.2, 0.4], [3.0, 1.0, 2.0, 6.0]).item() == pytest.approx(7.5 / 4)
 

@@ -17,7 +17,7 @@ def on_any_device(monkeypatch):
 def known(network, x):
     with torch.no_grad(), Recordable() as seen:
         network(x)
-    return seen.known
+    return seen.recordable
 
 
 @pytest.mark.parametrize("network", [CifarResNet(20), LeNet5(), VGG(11)], ids=lambda n: type(n).__name__)

@@ -91,12 +91,12 @@ def test_retention_by_sorting():
     kept = np.arange(1, 301)
     np.testing.assert_allclose(plot.curves["predictive entropy"], wrong.cumsum() / kept)
     np.testing.assert_allclose(plot.oracle, np.sort(wrong).cumsum() / kept)
-    np.testing.assert_allclose(plot.kept, kept / 300)
+    np.testing.assert_allclose(plot.retained, kept / 300)
     assert plot.random == pytest.approx(wrong.mean())
     assert plot.unit == "%"
     lines = {line.get_label(): line for line in plot.draw().get_lines()}
     drawn = lines["dropped by predictive entropy"]
-    np.testing.assert_allclose(drawn.get_xdata(), 1 - plot.kept[4:])
+    np.testing.assert_allclose(drawn.get_xdata(), 1 - plot.retained[4:])
     np.testing.assert_allclose(drawn.get_ydata(), plot.curves["predictive entropy"][4:])
 
 

@@ -101,16 +101,16 @@ def require_acquisition(acquisition: Any) -> None:
     """Raise an error if this is not an acquisition, before the first labels are paid for."""
     is_class = isinstance(acquisition, type)
     if is_class or not (callable(acquisition) or isinstance(acquisition, BatchAcquisition)):
-        given = f"the class {acquisition.__name__}" if is_class else type(acquisition).__name__
+        description = f"the class {acquisition.__name__}" if is_class else type(acquisition).__name__
         raise BayesNormError(
             "acquisition must be a function of a predictive, such as active.bald, or an object with a `choose` method, "
-            f"such as active.BatchBALD(), got {given}."
+            f"such as active.BatchBALD(), got {description}."
         )
 
 
-def require_count(name: str, count: Any, most: int | None = None, of: str = "") -> int:
+def require_count(name: str, count: Any, most: int | None = None, noun: str = "") -> int:
     """Return a whole number from 1 up to `most`, or raise an error."""
-    limit = "" if most is None else f" to {most}, the number of {of}"
+    limit = "" if most is None else f" to {most}, the number of {noun}"
     return require_whole(name, count, 1, most, requirement=f"a whole number from 1{limit}")
 
 
@@ -119,9 +119,9 @@ def require_rows(name: str, rows: Tensor, most: int) -> None:
     if bool(((rows < 0) | (rows >= most)).any()):
         wrong = int(rows[(rows < 0) | (rows >= most)][0])
         raise InputError(f"{name}: indices must be from 0 to {most - 1}, got {wrong}.")
-    found, counts = rows.unique(return_counts=True)
+    indices, counts = rows.unique(return_counts=True)
     if bool((counts > 1).any()):
-        raise InputError(f"{name}: all indices must be different, got {int(found[counts > 1][0])} twice.")
+        raise InputError(f"{name}: all indices must be different, got {int(indices[counts > 1][0])} twice.")
 
 
 def _scores(acquisition: Callable[[Predictive], Tensor], predictive: Predictive) -> Tensor:

@@ -82,17 +82,17 @@ def batch_bald(
         )
     generator = torch.Generator().manual_seed(require_seed(seed))
     pool = _Pool(predictive, block_bytes)
-    known = _Configurations(torch.ones(1, dtype=torch.float64), predictive.weights[None].log().double().cpu())
+    labels = _Configurations(torch.ones(1, dtype=torch.float64), predictive.weights[None].log().double().cpu())
     # Gains shrink as more labels are known (submodularity), so an example's last gain bounds its next one.
     bounds = torch.full((len(predictive),), torch.inf, dtype=torch.float64)
     rows, gains = [], []
     for _ in range(count):
-        best = pool.best(known, bounds)
+        best = pool.best(labels, bounds)
         rows.append(best)
         gains.append(float(bounds[best]))
         bounds[best] = -torch.inf
         if len(rows) < count:
-            known = known.extended(predictive.log_probs[:, best].double().cpu(), configurations, generator)
+            labels = labels.extended(predictive.log_probs[:, best].double().cpu(), configurations, generator)
     return GreedyBatch(torch.tensor(rows), torch.tensor(gains, dtype=torch.float64).clamp_min(0))
 
 
@@ -115,16 +115,16 @@ class _Configurations:
         """
         evidence = self.log_posterior.exp() @ log_probs.exp()
         share = (self.share[:, None] * evidence).flatten()
-        found = share.nonzero()[:, 0]
-        share = share[found] / share[found].sum()
-        if len(found) > most:
+        possible = share.nonzero()[:, 0]
+        share = share[possible] / share[possible].sum()
+        if len(possible) > most:
             places = (torch.arange(most) + torch.rand(1, generator=generator, dtype=torch.float64)) / most
             edges = share.cumsum(0)
             drawn = torch.searchsorted(edges / edges[-1], places).clamp_max(len(edges) - 1)
             unique, times = drawn.unique(return_counts=True)
-            found, share = found[unique], times / times.sum().double()
+            possible, share = possible[unique], times / times.sum().double()
         classes = log_probs.shape[1]
-        joint = self.log_posterior[found // classes] + log_probs.T[found % classes]
+        joint = self.log_posterior[possible // classes] + log_probs.T[possible % classes]
         return _Configurations(share, joint - joint.logsumexp(1, keepdim=True))
 
 
@@ -136,10 +136,10 @@ class _Pool:
         self.expected_entropy = predictive.expected_entropy.double().cpu()
         self.block_bytes = block_bytes
 
-    def best(self, known: _Configurations, bounds: Tensor) -> int:
+    def best(self, labels: _Configurations, bounds: Tensor) -> int:
         """Return the example with the largest gain, and set the bounds of all evaluated examples to their gains."""
         samples, _, classes = self.probs.shape
-        row_bytes = (len(known.share) + samples) * classes * self.probs.element_size()
+        row_bytes = (len(labels.share) + samples) * classes * self.probs.element_size()
         step = max(1, min(LAZY_ROWS, self.block_bytes // row_bytes))
         order = bounds.sort(descending=True, stable=True).indices
         best = -1
@@ -148,19 +148,19 @@ class _Pool:
                 break
             block = block[bounds[block] > -torch.inf]  # without those already chosen
             if len(block):
-                bounds[block] = self._gains(known, block)
+                bounds[block] = self._gains(labels, block)
                 leader = int(block[bounds[block].argmax()])
                 best = leader if best < 0 or bounds[leader] > bounds[best] else best
         return best
 
-    def _gains(self, known: _Configurations, rows: Tensor) -> Tensor:
+    def _gains(self, labels: _Configurations, rows: Tensor) -> Tensor:
         """Return I(y; w | configurations), in full precision, because it is a small difference of large numbers."""
         if torch.is_autocast_enabled(self.probs.device.type):
             with torch.autocast(self.probs.device.type, enabled=False):
-                return self._gains(known, rows)
+                return self._gains(labels, rows)
         samples, _, classes = self.probs.shape
         probs = self.probs[:, rows.to(self.probs.device)]
-        posterior, share = known.log_posterior.exp().to(probs), known.share.to(probs)
+        posterior, share = labels.log_posterior.exp().to(probs), labels.share.to(probs)
         entropy = torch.zeros(len(rows), dtype=probs.dtype, device=probs.device)
         # If one example under all configurations needs too much memory, the configurations are split.
         part = max(1, self.block_bytes // (len(rows) * classes * probs.element_size()))

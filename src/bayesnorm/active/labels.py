@@ -70,13 +70,13 @@ class Labels:
         return torch.tensor(rows), torch.stack([self.values[row].to(dtype) for row in rows])
 
     @property
-    def kept(self) -> str:
+    def storage(self) -> str:
         """A phrase that says where the labels are stored, also after a failed write."""
-        known, written = len(self.values), self.written
+        count, written = len(self.values), self.written
         if self.path is None:
-            return f"{known} labels are kept in memory"
+            return f"{count} labels are kept in memory"
         return f"{written} labels are saved in {self.path}" + (
-            f", and {known - written} are in memory only" if written < known else ""
+            f", and {count - written} are in memory only" if written < count else ""
         )
 
     def choose(self, rows: Sequence[int]) -> None:
@@ -87,28 +87,28 @@ class Labels:
 
     def answer(self, rows: Sequence[int], labels: Any) -> None:
         """Store the labels of some examples. If some are invalid, the valid ones are stored before the error."""
-        found = real_tensor("oracle", labels).detach().cpu().clone()
-        if found.dim() == 0 or len(found) != len(rows):
+        values = real_tensor("oracle", labels).detach().cpu().clone()
+        if values.dim() == 0 or len(values) != len(rows):
             raise InputError(
                 f"oracle must return one label per example, of shape ({len(rows)}, ...), got shape "
-                f"{tuple(found.shape)} for {len(rows)} examples."
+                f"{tuple(values.shape)} for {len(rows)} examples."
             )
-        known = next(iter(self.values.values()), None)
-        if known is not None and known.shape != found.shape[1:]:
+        earlier = next(iter(self.values.values()), None)
+        if earlier is not None and earlier.shape != values.shape[1:]:
             raise InputError(
-                f"oracle must return labels of one shape, got shape {tuple(found.shape[1:])} per example, but earlier "
-                f"labels had {tuple(known.shape)}."
+                f"oracle must return labels of one shape, got shape {tuple(values.shape[1:])} per example, but earlier "
+                f"labels had {tuple(earlier.shape)}."
             )
-        good = torch.isfinite(found).reshape(len(rows), -1).all(1)
-        kept = {row: label for row, label, is_good in zip(rows, found, good.tolist(), strict=True) if is_good}
-        if kept:
-            self.values.update(kept)
+        good = torch.isfinite(values).reshape(len(rows), -1).all(1)
+        valid = {row: label for row, label, is_good in zip(rows, values, good.tolist(), strict=True) if is_good}
+        if valid:
+            self.values.update(valid)
             self.write()
-        if len(kept) < len(rows):
-            bad = [row for row in rows if row not in kept]
+        if len(valid) < len(rows):
+            bad = [row for row in rows if row not in valid]
             raise InputError(
                 f"oracle returned NaN or infinite labels for {len(bad)} of {len(rows)} examples: {_first_few(bad)}. "
-                f"The other {len(kept)} labels are kept. Call run() again with an oracle that returns finite labels."
+                f"The other {len(valid)} labels are kept. Call run() again with an oracle that returns finite labels."
             )
 
     def write(self) -> None:
@@ -152,8 +152,8 @@ def _checked(tensors: dict[str, Tensor]) -> tuple[list[int], list[int], Tensor]:
     any_label = Array(shape, _LABELS, empty=True)
     require_tensors(tensors, {"chosen": numbers, "rows": numbers, "labels": any_label})
     chosen, rows = tensors["chosen"].tolist(), tensors["rows"].tolist()
-    known = set(rows)
-    if len(rows) != len(labels) or len({*chosen}) < len(chosen) or [row for row in chosen if row in known] != rows:
+    labelled = set(rows)
+    if len(rows) != len(labels) or len({*chosen}) < len(chosen) or [row for row in chosen if row in labelled] != rows:
         refuse("rows", rows, f"one chosen index for each of {len(labels)} labels, all different")
     return chosen, rows, labels
 

@@ -138,7 +138,7 @@ class ActiveLearner:
             except BaseException as error:
                 error.add_note(
                     f"Labelling examples {part[0]} to {part[-1]} (round {len(self._labels.rounds)}) failed: "
-                    f"{self._labels.kept}. {len(self._labels.waiting)} chosen examples have no label yet; run() "
+                    f"{self._labels.storage}. {len(self._labels.waiting)} chosen examples have no label yet; run() "
                     "continues with these."
                 )
                 raise
@@ -190,8 +190,8 @@ class ActiveLearner:
         predictive = posterior.predict(self.x[candidates.to(self.x.device)], self.engine, seed)
         reference = None if self.reference is None else posterior.predict(self.reference, self.engine, seed)
         count = min(self.batch, self.budget - len(self._labels.rows))
-        found = choose(self.acquisition, predictive, count, seed=seed, reference=reference)
-        return candidates[found].tolist()
+        places = choose(self.acquisition, predictive, count, seed=seed, reference=reference)
+        return candidates[places].tolist()
 
     def _settings(self) -> dict[str, str]:
         """Return all settings that decide which examples are chosen, except `fit` and the budget."""

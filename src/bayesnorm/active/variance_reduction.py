@@ -67,10 +67,10 @@ def greedy_variance_reduction(predictive: Predictive, count: int, reference: Pre
     rows: list[int] = []
     gains: list[Tensor] = []
     for _ in range(count):
-        found = samples.gains(inner, wanted)
-        found[rows] = -torch.inf
-        rows.append(int(found.argmax()))
-        gains.append(found[rows[-1]])
+        reductions = samples.gains(inner, wanted)
+        reductions[rows] = -torch.inf
+        rows.append(int(reductions.argmax()))
+        gains.append(reductions[rows[-1]])
         inner = samples.labelled(inner, rows[-1])
     return GreedyBatch(torch.tensor(rows), torch.stack(gains))
 
@@ -108,7 +108,7 @@ class _CandidateSamples:
         side = min(outputs, self.n)
         step = max(1, BLOCK_BYTES // (8 * (3 * side * side + 3 * self.n * outputs)))
         goal = inner @ wanted @ inner
-        found = []
+        reductions = []
         for a, noise in zip(self.deviations.split(step, 1), self.noise.split(step), strict=True):
             a = a.movedim(1, 0)
             if outputs <= self.n:
@@ -117,16 +117,16 @@ class _CandidateSamples:
             else:  # the same by the matrix inversion lemma, with an (n, n) system
                 told = (a / noise[:, None]) @ a.mT
                 change = torch.linalg.solve(torch.eye(self.n).to(a) + told @ inner, told @ goal)
-            found.append(change.diagonal(dim1=1, dim2=2).sum(1))
-        return torch.cat(found).clamp_min(0)
+            reductions.append(change.diagonal(dim1=1, dim2=2).sum(1))
+        return torch.cat(reductions).clamp_min(0)
 
     def labelled(self, inner: Tensor, row: int) -> Tensor:
         """Return `inner` after an example is labelled."""
         a, noise = self.deviations[:, row], self.noise[row]
         if a.shape[1] > self.n:
             return torch.linalg.solve(torch.eye(self.n).to(a) + inner @ (a / noise) @ a.T, inner)
-        known = inner @ a
-        return inner - known @ torch.linalg.solve(a.T @ known + torch.diag(noise), known.T)
+        covariance = inner @ a
+        return inner - covariance @ torch.linalg.solve(a.T @ covariance + torch.diag(noise), covariance.T)
 
 
 def _checked(predictive: Any, reference: Any) -> tuple[_CandidateSamples, Tensor]:

@@ -129,7 +129,7 @@ def _removal(units: Units, gone: set[int]) -> Removal:
     """Return the removal of units from all layers that produce them and all layers that use them."""
 
     def flags(layers: Mapping[str, Sequence[int | None]]) -> dict[str, Tensor]:
-        return {name: torch.tensor([unit in gone for unit in own]) for name, own in layers.items()}
+        return {name: torch.tensor([unit in gone for unit in layer_units]) for name, layer_units in layers.items()}
 
     return Removal(flags(units.written), flags(units.read))
 
@@ -138,13 +138,15 @@ def _mean_variances(posterior: Posterior, seed: int) -> dict[str, Tensor]:
     """Return the variance of batch means times the batch size, by layer: the variance of independent examples."""
     drawn, size = posterior.sample(DRAWS, seed), getattr(posterior, "batch_size", 1.0)
     ending = ".running_mean"
-    found = {name.removesuffix(ending): size * means.var(0) for name, means in drawn.items() if name.endswith(ending)}
-    if not any(bool(var.any()) for var in found.values()):
+    variances = {
+        name.removesuffix(ending): size * means.var(0) for name, means in drawn.items() if name.endswith(ending)
+    }
+    if not any(bool(var.any()) for var in variances.values()):
         raise BayesNormError(
             f"posterior is a {type(posterior).__name__}, which does not sample batch statistics. Use a posterior of "
             'MCBN, or criterion="signal".'
         )
-    return found
+    return variances
 
 
 def _scales(network: nn.Module, units: Units) -> dict[int, float]:

@@ -76,7 +76,7 @@ def compress(
     units, (means, variances) = trace_units(posterior.model), _moments(posterior)
     network = _network_of(posterior, means)
     noise = {
-        layer: own.log_noise().cpu() for layer, own in groups.items() if layer in units.read
+        layer: group.log_noise().cpu() for layer, group in groups.items() if layer in units.read
     }  # on the CPU, as they are read often
     if not noise:
         raise BayesNormError("posterior has no group that belongs to a layer that can be pruned.")
@@ -86,15 +86,15 @@ def compress(
         removal = _chosen(groups, network, units, noise, score, tolerance, looks)
     else:
         limits = {layer: groups[layer].threshold if threshold is None else threshold for layer in noise}
-        removal = _removal(groups, {layer: own > limits[layer] for layer, own in noise.items()})
+        removal = _removal(groups, {layer: scores > limits[layer] for layer, scores in noise.items()})
     small = removed(network, units, removal)
     spread = removed(_network_of(posterior, variances), units, removal)
     renew = score is None or score.prefers_new(small)
     small, precisions = _rounded(small, spread, list(posterior.weights), score, tolerance, renew)
     if rows is not None and renew:
         small = renewed_statistics(small, rows)
-    kept = _kept(units, removal)
-    return Compressed(small, network, precisions, kept, posterior.likelihood, posterior.executable.output)
+    unremovable = _count_unremovable(units, removal)
+    return Compressed(small, network, precisions, unremovable, posterior.likelihood, posterior.executable.output)
 
 
 @dataclass(frozen=True)
@@ -119,21 +119,21 @@ class _Score:
 def _groups(posterior: Any) -> dict[str, GroupWeights]:
     """Return group distributions by layer, or raise an error if the posterior has none."""
     weights = posterior.weights if isinstance(posterior, VariationalPosterior) else {}
-    found = {name.rpartition(".")[0]: own for name, own in weights.items() if isinstance(own, GroupWeights)}
-    if not found:
+    groups = {name.rpartition(".")[0]: weight for name, weight in weights.items() if isinstance(weight, GroupWeights)}
+    if not groups:
         raise BayesNormError(
             f"posterior of {getattr(posterior, 'method', type(posterior).__name__)} has no group distributions, which "
             "compress needs. Use GroupNormalJeffreys or GroupHorseshoe."
         )
-    return found
+    return groups
 
 
 def _moments(posterior: VariationalPosterior) -> tuple[dict[str, Tensor], dict[str, Tensor]]:
     """Return the means and variances of all weights, by name."""
     means, variances = {}, {}
-    for name, own in posterior.weights.items():
-        found = own.moments() if isinstance(own, GroupWeights) else (own.mean, own.std.square())
-        means[name], variances[name] = found
+    for name, weight in posterior.weights.items():
+        moments = weight.moments() if isinstance(weight, GroupWeights) else (weight.mean, weight.std.square())
+        means[name], variances[name] = moments
     return means, variances
 
 
@@ -167,7 +167,7 @@ def _chosen(
     a second round, all layers may use the rest. A group that is noisy but important would protect all less noisy ones,
     so some of these are then tried one by one.
     """
-    gone = {layer: torch.zeros_like(own, dtype=torch.bool) for layer, own in noise.items()}
+    gone = {layer: torch.zeros_like(scores, dtype=torch.bool) for layer, scores in noise.items()}
     limit, renew = score(network), False
 
     def small(gone: dict[str, Tensor]) -> nn.Module:
@@ -214,14 +214,14 @@ def _rounded(
         made, precisions = own_copy(network), {}
         for name in names:
             value = made.get_parameter(name)
-            precisions[name] = Precision.given(value, spread.get_parameter(name), share)
+            precisions[name] = Precision.from_variances(value, spread.get_parameter(name), share)
             value.copy_(precisions[name].rounded(value))
         if score is None or score(made, renew) <= limit:
             break
     return made, precisions
 
 
-def _kept(units: Units, removal: Removal) -> dict[str, int]:
+def _count_unremovable(units: Units, removal: Removal) -> dict[str, int]:
     """Count, by reason, the units that are pruned to zero but cannot be removed."""
     wanted = removal.units(replace(units, kept={}, nonzero_at_zero=set())) - removal.units(units)
     moved = "an activation does not map zero to zero"

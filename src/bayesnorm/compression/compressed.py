@@ -44,7 +44,7 @@ class Compressed:
         network: The smaller network, an ordinary module in evaluation mode.
         before: The network before units were removed.
         precisions: The rounding of every tensor that is stored with fewer bits.
-        kept: For every reason, the number of units that are noise but could not be removed.
+        unremovable: For every reason, the number of units that are noise but could not be removed.
         likelihood: The likelihood, which maps outputs to distributions of targets.
         output: The entry of the network's output that is used.
     """
@@ -52,7 +52,7 @@ class Compressed:
     network: nn.Module = dataclasses.field(repr=False)
     before: nn.Module = dataclasses.field(repr=False)
     precisions: dict[str, Precision] = dataclasses.field(repr=False)
-    kept: dict[str, int]
+    unremovable: dict[str, int]
     likelihood: Likelihood
     output: str | int | None = None
 
@@ -74,12 +74,14 @@ class Compressed:
             for name, value in after.items()
             if name in before and value.dim()
         ]
-        found: list[Measured | None] = [None, None]
+        measurements: list[Measured | None] = [None, None]
         if x is not None:
             networks = (self.before, self.network)
-            found = list(measured(networks, self.likelihood, self.output, x, y, batch_size))
+            measurements = list(measured(networks, self.likelihood, self.output, x, y, batch_size))
         payload = [sum(value.nbytes for value in before.values()), sum(self._size(n, v) for n, v in after.items())]
-        return CompressionReport(layers, payload[0], payload[1], dict(self.kept), found[0], found[1])
+        return CompressionReport(
+            layers, payload[0], payload[1], dict(self.unremovable), measurements[0], measurements[1]
+        )
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -91,8 +93,8 @@ class Compressed:
         """
         network, precisions = own_copy(self.network), {}
         tensors = tensors_of(network)
-        for name, own in self.precisions.items():
-            precisions[name] = Precision.of_step(tensors[name], own.step)
+        for name, precision in self.precisions.items():
+            precisions[name] = Precision.of_step(tensors[name], precision.step)
             tensors[name].copy_(precisions[name].rounded(tensors[name]))
         if x is not None:
             network = renewed_statistics(network, Executable(network, self.output).input(x))
@@ -102,24 +104,24 @@ class Compressed:
         """Write the network's packed tensors to a file, which `load_compressed` reads."""
         tensors, described = {}, {}
         for name, value in tensors_of(self.network).items():
-            own = self._precision(name, value)
-            described[name] = {"shape": list(value.shape), "precision": own and dataclasses.asdict(own)}
-            tensors[name] = own.packed(value) if own else value
+            precision = self._precision(name, value)
+            described[name] = {"shape": list(value.shape), "precision": precision and dataclasses.asdict(precision)}
+            tensors[name] = precision.packed(value) if precision else value
         files.write(files.as_path(path), tensors, {"tensors": described}, FORMAT)
 
     def _precision(self, name: str, value: Tensor) -> Precision | None:
         if not value.is_floating_point() and value.dim():
             return Precision.of_whole(value)
-        own = self.precisions.get(name)
-        return own if own is not None and own.holds(value) else None
+        precision = self.precisions.get(name)
+        return precision if precision is not None and precision.holds(value) else None
 
     def _bits(self, name: str, value: Tensor) -> int:
-        own = self._precision(name, value)
-        return own.bits if own else 8 * value.element_size()
+        precision = self._precision(name, value)
+        return precision.bits if precision else 8 * value.element_size()
 
     def _size(self, name: str, value: Tensor) -> int:
-        own = self._precision(name, value)
-        return own.size(tuple(value.shape)) if own else value.nbytes
+        precision = self._precision(name, value)
+        return precision.size(tuple(value.shape)) if precision else value.nbytes
 
 
 def load_compressed(path: str | os.PathLike[str], model: nn.Module) -> nn.Module:
@@ -132,38 +134,42 @@ def load_compressed(path: str | os.PathLike[str], model: nn.Module) -> nn.Module
     tensors, config = files.read(files.as_path(path), FORMAT)
     _FILE(config, "compressed")
     model = unwrap(model)
-    own, described = tensors_of(model), config["tensors"]
+    model_tensors, described = tensors_of(model), config["tensors"]
     expected: dict[str, Array] = {}
     for name, told in described.items():
         shape, precision = tuple(told["shape"]), told["precision"]
-        linear = own.get(_weight_of(name)) if name.endswith(".columns") else None
-        old = own.get(name, linear)
+        linear = model_tensors.get(_weight_of(name)) if name.endswith(".columns") else None
+        old = model_tensors.get(name, linear)
         whole_shape = () if old is None else tuple(old.shape[1:] if linear is not None else old.shape)
         small = len(shape) == len(whole_shape) and all(n <= size for n, size in zip(shape, whole_shape, strict=True))
         if old is None or not small:
             refuse(name[:60], shape, "a tensor of the network, or a part of one")
         if precision is None:
             expected[name] = _plain(name, shape, old)
-        elif precision["bits"] > (MOST_BITS if name not in own or own[name].is_floating_point() else 64):
+        elif precision["bits"] > (
+            MOST_BITS if name not in model_tensors or model_tensors[name].is_floating_point() else 64
+        ):
             refuse(name[:60], precision["bits"], f"at most {MOST_BITS} bits")
         else:
             expected[name] = Array((-(-precision["bits"] * math.prod(shape) // 8),), [torch.uint8])
     require_tensors(tensors, expected)
-    missing = set(own) - set(described)
+    missing = set(model_tensors) - set(described)
     if missing:
         raise NetworkError(
             f"model has {min(missing)!r}, but the file does not. Pass a network with the architecture before "
             "compression."
         )
-    device, values = next(iter(own.values())).device, {}
+    device, values = next(iter(model_tensors.values())).device, {}
     for name, told in described.items():
         value = tensors[name]
         if told["precision"] is not None:
             value = Precision(**told["precision"]).unpacked(value, tuple(told["shape"]))
-            if name in own and own[name].is_floating_point():
-                Array(tuple(told["shape"])).require(value.to(own[name].dtype), name[:60])
-        values[name] = value.to(device, own[name].dtype if name in own else torch.int64)
-        if name not in own and (values[name].min() < 0 or values[name].max() >= own[_weight_of(name)].shape[1]):
+            if name in model_tensors and model_tensors[name].is_floating_point():
+                Array(tuple(told["shape"])).require(value.to(model_tensors[name].dtype), name[:60])
+        values[name] = value.to(device, model_tensors[name].dtype if name in model_tensors else torch.int64)
+        if name not in model_tensors and (
+            values[name].min() < 0 or values[name].max() >= model_tensors[_weight_of(name)].shape[1]
+        ):
             refuse(name[:60], "other numbers", "columns of the layer")
     return resized(model, values)
 

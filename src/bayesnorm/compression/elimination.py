@@ -69,7 +69,7 @@ def readers(network: nn.Module, units: Units, x: Tensor, variances: Mapping[str,
         variances: For every batch-norm layer, the variances relative to which a change of its inputs is measured.
     """
     layers = find_batchnorm(network)
-    found = []
+    result = []
     for name, (mean, covariance) in _moments(network, units, x).items():
         layer: Any = network.get_submodule(name)
         if not bool(torch.isfinite(covariance).all()):
@@ -86,17 +86,17 @@ def readers(network: nn.Module, units: Units, x: Tensor, variances: Mapping[str,
             made.matters = squares / variances[norm].double().clamp_min(1e-12)  # type: ignore[union-attr]
         else:
             made.matters = 1 / _output_variance(made).clamp_min(1e-12)
-        found.append(made)
-    return found
+        result.append(made)
+    return result
 
 
-def eliminated(found: Sequence[Reader], removable: set[int]) -> Iterator[int]:
+def eliminated(layers: Sequence[Reader], removable: set[int]) -> Iterator[int]:
     """Yield units in order of removal, without those that are the last input of a layer."""
-    heard = {unit for reader in found for unit in reader.units if unit in removable}
+    heard = {unit for reader in layers for unit in reader.units if unit in removable}
     names = sorted(unit for unit in heard if unit is not None)
     numbers = {unit: number for number, unit in enumerate(names)}
-    states = [_State(reader, numbers) for reader in found]
-    missed = torch.zeros(len(names) + 1, dtype=torch.float64, device=found[0].mean.device if found else None)
+    states = [_State(reader, numbers) for reader in layers]
+    missed = torch.zeros(len(names) + 1, dtype=torch.float64, device=layers[0].mean.device if layers else None)
     missed[-1] = math.inf  # inputs that cannot be removed
     readers_of: list[list[_State]] = [[] for _ in names]
     for state in states:
@@ -113,9 +113,9 @@ def eliminated(found: Sequence[Reader], removable: set[int]) -> Iterator[int]:
 
 
 @torch.no_grad()
-def make_up(found: Sequence[Reader], gone: set[int]) -> None:
+def make_up(layers: Sequence[Reader], gone: set[int]) -> None:
     """Change weights in place so that the remaining inputs compensate for the removed ones as far as possible."""
-    for reader in found:
+    for reader in layers:
         lost = [i for i, unit in enumerate(reader.units) if unit in gone]
         left = [i for i, unit in enumerate(reader.units) if unit not in gone]
         if not lost or not left or reader.covariance.dim() < 2:
@@ -151,9 +151,9 @@ class _State:
         before = self.missed
         if self.inverse is not None:
             for column in (self.owners == number).nonzero()[:, 0].tolist():
-                own, share = self.inverse[column].clone(), self.inverse[column] / self.inverse[column, column]
+                column_values, share = self.inverse[column].clone(), self.inverse[column] / self.inverse[column, column]
                 self.weights.addr_(share, self.weights[column].clone(), alpha=-1)
-                self.inverse.addr_(own, share, alpha=-1)
+                self.inverse.addr_(column_values, share, alpha=-1)
                 self.inverse[column, column] = 1.0  # no longer used: its weight is 0
             self.missed = self._missed()
         return self.missed - before
@@ -189,12 +189,12 @@ def _moments(network: nn.Module, units: Units, x: Tensor) -> dict[str, tuple[Ten
     size = max(1, x[0].numel())
     for part in x[: max(LEAST_ROWS, NUMBERS // size)].split(max(1, AT_ONCE // size)):
         call_network(watched, part.clone(), "x")
-    found = {}
+    moments = {}
     for name, (count, total, squares) in sums.items():
         mean = total / count
         product = torch.outer(mean, mean) if squares.dim() == 2 else mean.square()
-        found[name] = mean, squares / count - product
-    return found
+        moments[name] = mean, squares / count - product
+    return moments
 
 
 def _add(sums: dict[str, Any], name: str, layer: nn.Module, inputs: tuple[Tensor, ...]) -> None:

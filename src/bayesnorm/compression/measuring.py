@@ -57,11 +57,11 @@ def measured(
     runners = [Executable(network, output) for network in networks]
     rows = runners[0].input(x)
     few = rows[:batch_size]
-    found = []
+    measurements = []
     for network, runner, seconds in zip(networks, runners, prediction_seconds(networks, few), strict=True):
         scores = losses(runner, likelihood, rows, y) if y is not None else (None, None)
-        found.append(Measured(multiply_adds(network, few), seconds, *scores))
-    return found
+        measurements.append(Measured(multiply_adds(network, few), seconds, *scores))
+    return measurements
 
 
 @torch.no_grad()
@@ -69,13 +69,13 @@ def prediction_seconds(networks: Sequence[nn.Module], x: Tensor) -> list[float]:
     """Return the median time of each network for one batch, timed in turns."""
     times: list[list[float]] = [[] for _ in networks]
     for _ in range(TIMES):
-        for network, own in zip(networks, times, strict=True):
+        for network, seconds in zip(networks, times, strict=True):
             _settle(x)
             start = time.perf_counter()
             network(x)
             _settle(x)
-            own.append(time.perf_counter() - start)
-    return [statistics.median(own[1:]) for own in times]
+            seconds.append(time.perf_counter() - start)
+    return [statistics.median(seconds[1:]) for seconds in times]
 
 
 def losses(runner: Executable, likelihood: Likelihood, x: Tensor, y: Any, rows: int = 1024) -> tuple[float, float]:

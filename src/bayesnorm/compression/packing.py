@@ -33,10 +33,10 @@ class Precision:
     lowest: int
 
     @classmethod
-    def given(cls, values: Tensor, variances: Tensor, share: float) -> Precision:
+    def from_variances(cls, values: Tensor, variances: Tensor, share: float) -> Precision:
         """Return the precision for weights with these means and variances; the step is a share of their deviation."""
-        known = variances[variances > 0].double()  # weights that were set to zero have variance 0
-        return cls.of_step(values, share * float((1 / known).mean().rsqrt()) if len(known) else math.inf)
+        positive = variances[variances > 0].double()  # weights that were set to zero have variance 0
+        return cls.of_step(values, share * float((1 / positive).mean().rsqrt()) if len(positive) else math.inf)
 
     @classmethod
     def of_step(cls, values: Tensor, step: float) -> Precision:

@@ -33,7 +33,7 @@ class CompressionReport:
         layers: The network's tensors.
         bytes_before: Bytes of all tensors before compression.
         bytes_after: Bytes of all tensors in the file, without its header.
-        kept: For every reason, the number of units that are noise but could not be removed.
+        unremovable: For every reason, the number of units that are noise but could not be removed.
         before: Measurements before compression; None without examples.
         after: Measurements after compression; None without examples.
     """
@@ -41,7 +41,7 @@ class CompressionReport:
     layers: list[LayerReport]
     bytes_before: int
     bytes_after: int
-    kept: dict[str, int]
+    unremovable: dict[str, int]
     before: Measured | None = None
     after: Measured | None = None
 
@@ -76,6 +76,6 @@ class CompressionReport:
                 lines.append(f"error: {old.error:.4f} -> {new.error:.4f}")
         lines += [
             f"{count} unit{'s' if count != 1 else ''} of noise could not be removed: {reason}."
-            for reason, count in self.kept.items()
+            for reason, count in self.unremovable.items()
         ]
         return "\n".join(lines)

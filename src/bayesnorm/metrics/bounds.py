@@ -42,12 +42,12 @@ def constant_variance(mean: Any, y: Any, *, per_output: bool = False, floor: flo
         floor: The smallest variance returned. The minimum is at 0 if at least 71 % of the errors are exactly 0.
     """
     check_floor(floor)
-    given = real_tensor("mean", mean)
-    given = at_least_single(given) if given.is_floating_point() else given.to(torch.get_default_dtype())
-    if given.numel() == 0 or given.dim() == 0 or not bool(torch.isfinite(given).all()):
-        raise InputError(f"mean must hold at least one prediction, all finite, got shape {tuple(given.shape)}.")
-    square = wide(like_mean(y, given).detach() - given.detach()).square()
-    square = square.flatten(1) if per_output and given.dim() > 1 else square.reshape(-1, 1)
+    means = real_tensor("mean", mean)
+    means = at_least_single(means) if means.is_floating_point() else means.to(torch.get_default_dtype())
+    if means.numel() == 0 or means.dim() == 0 or not bool(torch.isfinite(means).all()):
+        raise InputError(f"mean must hold at least one prediction, all finite, got shape {tuple(means.shape)}.")
+    square = wide(like_mean(y, means).detach() - means.detach()).square()
+    square = square.flatten(1) if per_output and means.dim() > 1 else square.reshape(-1, 1)
     # From here on relative to the mean squared error, so that targets of any scale work.
     size = square.mean(0)
     relative = square / size.clamp_min(torch.finfo(size.dtype).tiny)
@@ -61,8 +61,8 @@ def constant_variance(mean: Any, y: Any, *, per_output: bool = False, floor: flo
         rate = changed
         if done:
             break
-    variance = torch.where(size > floor * rate, size / rate, torch.full_like(size, floor)).to(given.dtype)
-    return variance.view(given.shape[1:]) if per_output else variance[0]
+    variance = torch.where(size > floor * rate, size / rate, torch.full_like(size, floor)).to(means.dtype)
+    return variance.view(means.shape[1:]) if per_output else variance[0]
 
 
 def constant_uncertainty(predictive: RegressionPredictive, variance: float | Tensor) -> RegressionPredictive:

@@ -22,7 +22,7 @@ from .checks import number_pair
 class RetentionCurve:
     """The mean error of the least uncertain points, for every fraction of points kept."""
 
-    kept: Tensor
+    retained: Tensor
     """Fractions of points kept: 1/N, 2/N, ..., 1."""
     error: Tensor
     """Mean error of the points kept, in the error's units; for errors of 0 and 1, 1 - error is the accuracy."""
@@ -69,8 +69,8 @@ def spearman(uncertainty: Any, error: Any) -> Tensor:
     for name, values in (("uncertainty", doubts), ("error", errors)):
         if not bool((values != values[0]).any()):
             raise InputError(f"{name} must have at least two different values, got {len(values)} equal ones.")
-    found = scipy.stats.spearmanr(doubts.detach().cpu().numpy(), errors.detach().cpu().numpy()).statistic
-    return torch.tensor(found, dtype=doubts.dtype, device=doubts.device)
+    correlation = scipy.stats.spearmanr(doubts.detach().cpu().numpy(), errors.detach().cpu().numpy()).statistic
+    return torch.tensor(correlation, dtype=doubts.dtype, device=doubts.device)
 
 
 def _sums_of_most_certain(uncertainty: Tensor, error: Tensor) -> Tensor:

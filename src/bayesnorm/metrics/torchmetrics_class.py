@@ -49,12 +49,18 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
     def __init__(self, score: Callable[..., Tensor], **options: Any) -> None:
         super().__init__()
         self.score, self.options = score, options
-        self.kept = score not in MEANS + ROOTS
+        self.keeps_examples = score not in MEANS + ROOTS
         # A MetricCollection merges metrics whose states have equal names and, after one batch, equal values.
         mark = re.sub(r"\W", "_", "_".join([score.__name__, *(f"{k}_{v!r}" for k, v in sorted(options.items()))]))
-        self.names = [f"{part}_{mark}" for part in (("outputs", "targets") if self.kept else ("total", "points"))]
+        self.names = [
+            f"{part}_{mark}" for part in (("outputs", "targets") if self.keeps_examples else ("total", "points"))
+        ]
         for name in self.names:
-            self.add_state(name, [] if self.kept else torch.tensor(0.0), dist_reduce_fx="cat" if self.kept else "sum")
+            self.add_state(
+                name,
+                [] if self.keeps_examples else torch.tensor(0.0),
+                dist_reduce_fx="cat" if self.keeps_examples else "sum",
+            )
         self.kind: Any = None
 
     @property
@@ -64,7 +70,7 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
 
     def update(self, predictive: Any, y: Any) -> None:
         """Add predictions and their targets."""
-        if self.kept:
+        if self.keeps_examples:
             outputs, self.kind = _stored(predictive, mixture=self.score in MIXTURES)
             self._add(outputs.detach(), as_targets(y, outputs.device).detach())
             return
@@ -79,7 +85,7 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
     def compute(self) -> Tensor:
         """Return the score of everything added."""
         first, second = (getattr(self, name) for name in self.names)
-        if not self.kept:
+        if not self.keeps_examples:
             return (first / second).sqrt() if self.score in ROOTS else first / second
         if self.kind is None:
             raise InputError("compute has no predictions yet. Call update(predictive, y) first.")
@@ -94,7 +100,7 @@ class ScoreMetric(Metric):  # type: ignore[misc, unused-ignore]
         """Add a batch's values to the two states."""
         for name, value in zip(self.names, values, strict=True):
             state = getattr(self, name)
-            if self.kept:
+            if self.keeps_examples:
                 state.append(value.to(self.device))
             else:
                 setattr(self, name, state + value.to(state))

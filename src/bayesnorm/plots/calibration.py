@@ -166,9 +166,10 @@ class PITHistogram:
 
 def _transform(values: Any) -> np.ndarray:
     """Return the transforms F(y), or raise an error if they are not between 0 and 1."""
-    found = number_vector("transform", values).detach().cpu().numpy()
-    if not ((found >= 0) & (found <= 1)).all():
+    probabilities = number_vector("transform", values).detach().cpu().numpy()
+    if not ((probabilities >= 0) & (probabilities <= 1)).all():
         raise InputError(
-            f"transform must be probabilities F(y) from 0 to 1, got values from {found.min()} to {found.max()}."
+            f"transform must be probabilities F(y) from 0 to 1, got values from {probabilities.min()} to "
+            f"{probabilities.max()}."
         )
-    return found
+    return probabilities

@@ -41,15 +41,15 @@ class EntropyPlot:
         """Return the plot of predictions by name of their data set; the first is the in-distribution one."""
         if not predictives:
             raise BayesNormError("predictives is empty. Pass at least one set of predictions.")
-        found = {name: entropy_cdf(predictive) for name, predictive in predictives.items()}
+        curves = {name: entropy_cdf(predictive) for name, predictive in predictives.items()}
         classes = {predictive.probs.shape[1] for predictive in predictives.values()}
         if len(classes) > 1:
             raise InputError(f"predictives must all have the same number of classes, got {sorted(classes)}.")
-        known, *others = predictives
-        inside = predictives[known].entropy.detach().flatten()
+        reference, *others = predictives
+        inside = predictives[reference].entropy.detach().flatten()
         return cls(
-            entropy=found[known].entropy.cpu().numpy(),
-            share={name: curve.share.detach().cpu().numpy() for name, curve in found.items()},
+            entropy=curves[reference].entropy.cpu().numpy(),
+            share={name: curve.share.detach().cpu().numpy() for name, curve in curves.items()},
             auroc={name: float(auroc(inside, predictives[name].entropy.detach().flatten())) for name in others},
             title=title,
         )
@@ -72,10 +72,10 @@ class EntropyPlot:
         for number, (name, share) in enumerate(self.share.items()):
             look = now.look(number)
             ax.plot(self.entropy, share, color=look.colour, linestyle=look.stroke, linewidth=2.2, label=name)
-        known, *others = self.share.values()
+        reference, *others = self.share.values()
         for number, other in enumerate(others, start=1):
             colour = now.look(number).colour
-            ax.fill_between(self.entropy, known, other, color=colour, alpha=0.08, linewidth=0)
+            ax.fill_between(self.entropy, reference, other, color=colour, alpha=0.08, linewidth=0)
         ax.axvline(self.most, color=now.faint, linewidth=1.0, linestyle=":")
         words = f"maximum: ln {round(math.exp(self.most))}"
         style.annotate(ax, words, (self.most, 0.02), (-4, 0), ha="right", fontstyle="italic")

@@ -37,7 +37,7 @@ class RetentionPlot:
     """Mean error of the points kept, out of N points, for one or more measures of uncertainty.
 
     Args:
-        kept: Fractions of points kept, 1/N, 2/N, ..., 1.
+        retained: Fractions of points kept, 1/N, 2/N, ..., 1.
         curves: Mean error of the points kept by name of the measure, such as "predictive entropy", each (N,).
         oracle: The same if the largest errors are dropped first.
         random: The same if points are dropped at random: the mean error of all points.
@@ -47,7 +47,7 @@ class RetentionPlot:
         title: The title.
     """
 
-    kept: np.ndarray
+    retained: np.ndarray
     curves: dict[str, np.ndarray]
     oracle: np.ndarray
     random: float
@@ -112,15 +112,15 @@ class RetentionPlot:
         errors = number_vector("error", error, infinite=False).detach()
         if bool((errors < 0).any()):
             raise InputError(f"error must not be negative, got {float(errors.min())}. Pass absolute errors or losses.")
-        found = {name: retention_curve(values, errors) for name, values in kinds.items()}
+        curves = {name: retention_curve(values, errors) for name, values in kinds.items()}
         ratios = {
             name: float(prediction_rejection_ratio(values, errors)) if bool(errors.min() < errors.max()) else None
             for name, values in kinds.items()
         }
         oracle = retention_curve(errors, errors)
         return cls(
-            kept=oracle.kept.cpu().numpy(),
-            curves={name: curve.error.detach().cpu().numpy() for name, curve in found.items()},
+            retained=oracle.retained.cpu().numpy(),
+            curves={name: curve.error.detach().cpu().numpy() for name, curve in curves.items()},
             oracle=oracle.error.cpu().numpy(),
             random=float(errors.mean()),
             ratio=ratios,
@@ -146,9 +146,9 @@ class RetentionPlot:
     def draw(self, ax: Axes | None = None) -> Axes:
         """Draw into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax), style.current()
-        first = min(max(FEWEST, len(self.kept) // 100), (len(self.kept) + 1) // 2) - 1
-        shown = first + spread_out(len(self.kept) - first, POINTS)
-        dropped = 1 - self.kept[shown]
+        first = min(max(FEWEST, len(self.retained) // 100), (len(self.retained) + 1) // 2) - 1
+        shown = first + spread_out(len(self.retained) - first, POINTS)
+        dropped = 1 - self.retained[shown]
         ax.axhline(self.random, color=now.faint, linestyle="--", linewidth=1.4, label="dropped at random")
         ax.fill_between(dropped, self.oracle[shown], self.random, color=now.faint, alpha=0.1, linewidth=0)
         ax.plot(

@@ -55,8 +55,8 @@ def figure_svg(picture: Axes | Figure, *, prefix: str | None = None) -> str:
     _number_ids(root)
     ElementTree.register_namespace("", SVG.strip("{}"))
     text = ElementTree.tostring(root, encoding="unicode")
-    own = prefix or "bn" + hashlib.sha256(text.encode()).hexdigest()[:10]
-    return text.replace(PLACEHOLDER, own)
+    unique = prefix or "bn" + hashlib.sha256(text.encode()).hexdigest()[:10]
+    return text.replace(PLACEHOLDER, unique)
 
 
 # A placeholder for the prefix until the digest of the text is known.
@@ -69,8 +69,8 @@ def _figure(picture: Axes | Figure) -> Figure:
     figure = get_figure(root=True) if get_figure else None
     if figure is None:
         raise BayesNormError(f"picture must be the result of a plot's draw(), got a {type(picture).__name__}.")
-    found: Figure = figure
-    return found
+    result: Figure = figure
+    return result
 
 
 def _make_inline(root: ElementTree.Element, figure: Figure) -> None:
@@ -91,7 +91,7 @@ def _make_inline(root: ElementTree.Element, figure: Figure) -> None:
         if XLINK + "href" in element.attrib:
             element.attrib["href"] = element.attrib.pop(XLINK + "href")
         for key in {"d", "x", "y"} & element.attrib.keys():
-            element.attrib[key] = LONG.sub(lambda found: f"{float(found[0]):.2f}", element.attrib[key])
+            element.attrib[key] = LONG.sub(lambda match: f"{float(match[0]):.2f}", element.attrib[key])
         if element.tag in (f"{SVG}text", f"{SVG}tspan"):
             element.attrib["style"] = re.sub(r"font-family:[^;]*;?\s*", "", element.attrib.get("style", ""))
 
@@ -119,4 +119,4 @@ def _number_ids(root: ElementTree.Element) -> None:
     for element in root.iter():
         for key, value in element.attrib.items():
             if key == "href" or "url(#" in value:
-                element.attrib[key] = REFERENCE.sub(lambda found: "#" + names.get(found[1], found[1]), value)
+                element.attrib[key] = REFERENCE.sub(lambda match: "#" + names.get(match[1], match[1]), value)

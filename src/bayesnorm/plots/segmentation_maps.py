@@ -142,10 +142,10 @@ class SegmentationMaps:
             all_are = "all labelled pixels are correct" if right.any() else "all labelled pixels are wrong"
             outcome = all_are if right.any() or self.wrong.any() else "no pixel is labelled"
             return f"mean {self.uncertainty_name} {self.uncertainty.mean():.2f} nats; {outcome}"
-        found = float(auroc(self.uncertainty[right], self.uncertainty[self.wrong]))
+        area = float(auroc(self.uncertainty[right], self.uncertainty[self.wrong]))
         return (
             f"mean {self.uncertainty_name}: {self.uncertainty[self.wrong].mean():.2f} nats at wrong pixels, "
-            f"{self.uncertainty[right].mean():.2f} nats at correct ones; AUROC {found:.2f}"
+            f"{self.uncertainty[right].mean():.2f} nats at correct ones; AUROC {area:.2f}"
         )
 
     def draw(self, ax: Axes | None = None) -> Axes:
@@ -216,13 +216,13 @@ def name_classes(place: Axes | Figure, maps: Sequence[SegmentationMaps], **optio
     """Draw a legend of the classes that occur in the maps, and of the colours of errors."""
     from matplotlib.patches import Patch
 
-    given = [part for one in maps for part in (one.prediction, one.label) if part is not None]
-    found = set().union(*(np.unique(part).tolist() for part in given))
+    parts = [part for one in maps for part in (one.prediction, one.label) if part is not None]
+    classes_present = set().union(*(np.unique(part).tolist() for part in parts))
     names = [
         Patch(color=CLASS_COLOURS[index % len(CLASS_COLOURS)], label=maps[0].classes[index])
-        for index in sorted(found - {-1})
+        for index in sorted(classes_present - {-1})
     ]
-    if -1 in found:
+    if -1 in classes_present:
         names.append(Patch(color=VOID, label="not labelled"))
     if any(one.label is not None for one in maps):
         names.append(Patch(color=WRONG, label="wrong"))
@@ -240,27 +240,27 @@ def _picture(image: Any, height: int, width: int) -> np.ndarray:
     """Return the image as (height, width, 3) fractions, or raise an error."""
     try:
         values = image.detach().cpu().numpy() if isinstance(image, torch.Tensor) else np.asarray(image)
-        found = values.astype(float)
+        picture = values.astype(float)
     except (TypeError, ValueError) as error:
         raise InputError(
             f"image must be an array of numbers of shape (height, width, 3), got {type(image).__name__}."
         ) from error
-    if found.shape == (3, height, width):
-        found = np.moveaxis(found, 0, -1)
-    elif found.shape == (height, width):
-        found = np.repeat(found[..., None], 3, axis=-1)
-    if found.shape != (height, width, 3):
+    if picture.shape == (3, height, width):
+        picture = np.moveaxis(picture, 0, -1)
+    elif picture.shape == (height, width):
+        picture = np.repeat(picture[..., None], 3, axis=-1)
+    if picture.shape != (height, width, 3):
         raise InputError(
-            f"image must have shape ({height}, {width}, 3), the size of the predictions, got {found.shape}."
+            f"image must have shape ({height}, {width}, 3), the size of the predictions, got {picture.shape}."
         )
     if np.issubdtype(values.dtype, np.integer):
-        found = found / 255
-    if not (np.isfinite(found).all() and found.min() >= 0 and found.max() <= 1):
+        picture = picture / 255
+    if not (np.isfinite(picture).all() and picture.min() >= 0 and picture.max() <= 1):
         raise InputError(
             "image must have colours from 0 to 1, or whole numbers from 0 to 255, before any normalisation, got values "
-            f"from {found.min():g} to {found.max():g}."
+            f"from {picture.min():g} to {picture.max():g}."
         )
-    return found
+    return picture
 
 
 def _label(y: Any, row: int, predictive: ClassificationPredictive, ignore_index: int | None) -> np.ndarray:

@@ -165,9 +165,9 @@ class UncertaintyErrorPlot:
     @property
     def brief(self) -> str:
         """The main number, for small panels."""
-        found = self.rank_correlation
+        correlation = self.rank_correlation
         points = format_count(len(self.std), "point")
-        return points if found is None else f"rank correlation {found:.2f} ({points})"
+        return points if correlation is None else f"rank correlation {correlation:.2f} ({points})"
 
     def draw(self, ax: Axes | None = None, *, signed: bool = False) -> Axes:
         """Draw absolute errors, or signed ones, into `ax` or a new figure, and return the axes."""

@@ -44,11 +44,11 @@ def adapt(posterior: Posterior, x: Any, *, strength: float | None = None) -> Any
         x: New inputs, (n, ...), like those to be predicted; n is at least 1.
         strength: Share of the observed shift to apply at every layer, from 0 to 1. [default: estimated per layer]
     """
-    given = None if strength is None else as_number(strength)
-    if strength is not None and (given is None or not 0 <= given <= 1):
+    share = None if strength is None else as_number(strength)
+    if strength is not None and (share is None or not 0 <= share <= 1):
         raise BayesNormError(f"strength must be a number from 0 to 1, or None, got {strength!r}.")
     over_statistics(posterior)  # raises an error if the posterior cannot be adapted
-    return _adapted(posterior, x, given)
+    return _adapted(posterior, x, share)
 
 
 def adapted_network(posterior: Posterior) -> nn.Module:
@@ -80,25 +80,27 @@ def _adapted(posterior: Posterior, x: Any, strength: float | None) -> Posterior:
         parts = (_adapted(p, x, strength) if isinstance(p, BatchNormPosterior) else p for p in posterior.parts)
         return dataclasses.replace(posterior, parts=tuple(parts))
     assert isinstance(posterior, BatchNormPosterior)
-    found = compare(posterior, x)
-    _warn_of_odd_rows(found)
+    comparison = compare(posterior, x)
+    _warn_of_odd_rows(comparison)
     original = posterior
     if isinstance(posterior, AdaptedPosterior):
-        original, found = posterior.original, _with_earlier(posterior.adaptation, found)
-    shares = believed(found) if strength is None else np.where(found.known.numpy(), strength, 0.0)
-    believed_shares = torch.as_tensor(shares).to(found.shift)
-    return AdaptedPosterior.from_original(original, Adaptation(found.rows, found.shift, found.noise, believed_shares))
+        original, comparison = posterior.original, _with_earlier(posterior.adaptation, comparison)
+    shares = believed(comparison) if strength is None else np.where(comparison.varies.numpy(), strength, 0.0)
+    believed_shares = torch.as_tensor(shares).to(comparison.shift)
+    return AdaptedPosterior.from_original(
+        original, Adaptation(comparison.rows, comparison.shift, comparison.noise, believed_shares)
+    )
 
 
-def believed(found: Comparison) -> np.ndarray:
+def believed(comparison: Comparison) -> np.ndarray:
     """Return the share of the observed shift that is taken as real, for every part, (2L,); see `adapt`."""
-    batches = found.batches
-    distances = batches.parts.means(found.standardised).numpy()
-    overall = float(batches.parts.distances(found.standardised, found.known)[-1])
-    channels = batches.effective_channels(found.size, found.groups)[-1]
+    batches = comparison.batches
+    distances = batches.parts.means(comparison.standardised).numpy()
+    overall = float(batches.parts.distances(comparison.standardised, comparison.varies)[-1])
+    channels = batches.effective_channels(comparison.size, comparison.groups)[-1]
     with np.errstate(divide="ignore"):
         shares = np.maximum(0, 1 - 1 / distances)
-    return np.where(found.known.numpy(), shares * drift_probability(overall, channels), 0.0)
+    return np.where(comparison.varies.numpy(), shares * drift_probability(overall, channels), 0.0)
 
 
 def drift_probability(distance: float, channels: float) -> float:
@@ -121,23 +123,29 @@ def _log_gammainc(shape: float, scaled: float) -> float:
     return float(shape * np.log(scaled) - scaled - scipy.special.gammaln(shape + 1))
 
 
-def _with_earlier(before: Adaptation, found: Comparison) -> Comparison:
+def _with_earlier(before: Adaptation, comparison: Comparison) -> Comparison:
     """Return the comparison of new examples together with those of an earlier adaptation."""
-    rows = before.rows + found.rows
-    shift = (before.rows * before.shift.to(found.shift) + found.rows * found.shift) / rows
-    groups = max(1, round(rows / found.batches.batch_size))
-    expected = found.batches.expected(rows / groups, groups)
+    rows = before.rows + comparison.rows
+    shift = (before.rows * before.shift.to(comparison.shift) + comparison.rows * comparison.shift) / rows
+    groups = max(1, round(rows / comparison.batches.batch_size))
+    expected = comparison.batches.expected(rows / groups, groups)
     return dataclasses.replace(
-        found, rows=rows, size=rows / groups, groups=groups, shift=shift, noise=expected.variance, known=expected.known
+        comparison,
+        rows=rows,
+        size=rows / groups,
+        groups=groups,
+        shift=shift,
+        noise=expected.variance,
+        varies=expected.known,
     )
 
 
-def _warn_of_odd_rows(found: Comparison) -> None:
+def _warn_of_odd_rows(comparison: Comparison) -> None:
     """Warn if there is only one example, or if all examples are the same."""
-    if found.rows == 1:
+    if comparison.rows == 1:
         odd = "has only one example"
-    elif found.alike:
-        odd = f"has {found.rows} examples that are all the same"
+    elif comparison.alike:
+        odd = f"has {comparison.rows} examples that are all the same"
     else:
         return
     warnings.warn(

@@ -32,7 +32,7 @@ class Comparison:
         groups: The number of groups.
         shift: The mean of the new statistics minus the expected value, (2C,).
         noise: The variance of `shift` for training examples, (2C,).
-        known: Which parts vary at this group size, (2L,).
+        varies: Which parts vary at this group size, (2L,).
         alike: Whether all new examples are the same.
     """
 
@@ -42,7 +42,7 @@ class Comparison:
     groups: int
     shift: Tensor
     noise: Tensor
-    known: Tensor
+    varies: Tensor
     alike: bool
 
     @property
@@ -59,12 +59,12 @@ def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
     groups = max(1, round(len(rows) / batches.batch_size))
     fewer, more = divmod(len(rows), groups)  # `more` groups have one example more than the others
     parts = []
-    for count, given in ((fewer + 1, rows[: more * (fewer + 1)]), (fewer, rows[more * (fewer + 1) :])):
-        if len(given):
-            parts.append(torch.stack(watcher.moments(given, len(given) // count)))
+    for count, equal_groups in ((fewer + 1, rows[: more * (fewer + 1)]), (fewer, rows[more * (fewer + 1) :])):
+        if len(equal_groups):
+            parts.append(torch.stack(watcher.moments(equal_groups, len(equal_groups) // count)))
     mean, var = torch.cat(parts, dim=1).cpu().double()
-    found = coordinates(mean, var, batches.layers)
-    if not bool(torch.isfinite(found).all()):
+    values = coordinates(mean, var, batches.layers)
+    if not bool(torch.isfinite(values).all()):
         raise InputError(
             "x gives NaN or infinite statistics inside the network. Check x for very large values, and scale it as in "
             "training."
@@ -73,19 +73,19 @@ def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
     expected = batches.expected(size, groups)
     # The second example usually differs from the first; then the others need not be compared.
     alike = torch.equal(rows[:1], rows[1:2]) and bool((rows == rows[:1]).all())
-    shift = found.mean(0) - expected.center
+    shift = values.mean(0) - expected.center
     return Comparison(batches, len(rows), size, groups, shift, expected.variance, expected.known, alike)
 
 
 def compare_with_present(posterior: BatchNormPosterior, x: Any) -> Comparison:
     """Compare with the posterior as it is now: if it was adapted, with the data that it was adapted to."""
-    found = compare(posterior, x)
+    comparison = compare(posterior, x)
     if not isinstance(posterior, AdaptedPosterior):
-        return found
-    strength = found.batches.parts.spread(posterior.adaptation.strength)
+        return comparison
+    strength = comparison.batches.parts.spread(posterior.adaptation.strength)
     left = strength * posterior.adaptation.noise
-    shift = found.shift - posterior.moved.to(found.shift)
-    return replace(found, shift=shift, noise=found.noise + left)
+    shift = comparison.shift - posterior.moved.to(comparison.shift)
+    return replace(comparison, shift=shift, noise=comparison.noise + left)
 
 
 def over_statistics(posterior: Posterior) -> list[BatchNormPosterior]:
@@ -102,7 +102,7 @@ def over_statistics(posterior: Posterior) -> list[BatchNormPosterior]:
             f"posterior is a {type(posterior).__name__}, which is not a posterior over batch statistics, so new data "
             "cannot be compared with the training data. Fit one with MCBN, GaussianBN or StochasticBN."
         )
-    return [found for part in parts for found in over_statistics(part)]
+    return [posterior_part for part in parts for posterior_part in over_statistics(part)]
 
 
 def require_batches(posterior: BatchNormPosterior) -> TrainingBatches:
@@ -117,8 +117,8 @@ def require_batches(posterior: BatchNormPosterior) -> TrainingBatches:
 
 def _row_statistics(posterior: BatchNormPosterior) -> RowStatistics:
     """Return the object that collects statistics of new examples; it is built once per posterior."""
-    kept: RowStatistics | None = posterior.__dict__.get("_row_statistics")
-    if kept is None:
-        kept = RowStatistics(posterior.model, [layer.name for layer in require_batches(posterior).layers])
-        object.__setattr__(posterior, "_row_statistics", kept)
-    return kept
+    statistics: RowStatistics | None = posterior.__dict__.get("_row_statistics")
+    if statistics is None:
+        statistics = RowStatistics(posterior.model, [layer.name for layer in require_batches(posterior).layers])
+        object.__setattr__(posterior, "_row_statistics", statistics)
+    return statistics

@@ -47,8 +47,8 @@ class LayerDrift:
     def channel_p_values(self) -> np.ndarray:
         """The p-value of every channel, (C,). They are not adjusted: of many channels, some are small by chance."""
         tails = 2 * scipy.special.stdtr(self.batches - 1, -np.sqrt(self.channel_distances))
-        found: np.ndarray = np.minimum(1, 2 * np.nan_to_num(tails, nan=1.0).min(0))
-        return found
+        p_values: np.ndarray = np.minimum(1, 2 * np.nan_to_num(tails, nan=1.0).min(0))
+        return p_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -112,49 +112,53 @@ def drift(posterior: Posterior, x: Any) -> Drift:
         x: New inputs, (n, ...); n is at least 1.
     """
     parts = over_statistics(posterior)
-    found = tuple(drift_of(part, x) for part in parts)
-    if len(found) == 1:
-        return found[0]
+    results = tuple(drift_of(part, x) for part in parts)
+    if len(results) == 1:
+        return results[0]
     # All members test the same data; the Cauchy combination is valid for dependent tests.
-    score = float(np.mean([1 / math.tan(math.pi * min(max(each.p_value, 1e-300), 1 - 1e-15)) for each in found]))
+    score = float(np.mean([1 / math.tan(math.pi * min(max(result.p_value, 1e-300), 1 - 1e-15)) for result in results]))
     p_value = math.atan2(1, score) / math.pi
-    return Drift(p_value, found[0].rows, float(np.mean([each.distance for each in found])), found[0].layers, found)
+    return Drift(
+        p_value, results[0].rows, float(np.mean([result.distance for result in results])), results[0].layers, results
+    )
 
 
 def drift_of(posterior: BatchNormPosterior, x: Any) -> Drift:
     """Test new data with one posterior over batch statistics."""
-    found = compare_with_present(posterior, x)
-    if not bool(found.known.any()):
+    comparison = compare_with_present(posterior, x)
+    if not bool(comparison.varies.any()):
         raise NotComparableError(
-            f"x has {found.rows} example{'s' if found.rows != 1 else ''}, too few for a test: statistics of so few "
-            "training examples do not vary. Pass more examples."
+            f"x has {comparison.rows} example{'s' if comparison.rows != 1 else ''}, too few for a test: statistics "
+            "of so few training examples do not vary. Pass more examples."
         )
-    batches = found.batches
-    distances = batches.parts.distances(found.standardised, found.known)
-    tails = batches.tail(distances, found.size, found.groups)
+    batches = comparison.batches
+    distances = batches.parts.distances(comparison.standardised, comparison.varies)
+    tails = batches.tail(distances, comparison.size, comparison.groups)
     # A drift that later layers normalise away, such as a change of contrast, shows at one layer only.
-    farthest = float(np.nanmin(tails[:-1])) * int(found.known.sum())
-    share = ONE_LAYER * min(1.0, batches.looked_at(found.size) / OF_BATCHES)
+    farthest = float(np.nanmin(tails[:-1])) * int(comparison.varies.sum())
+    share = ONE_LAYER * min(1.0, batches.looked_at(comparison.size) / OF_BATCHES)
     p_value = min(1.0, float(tails[-1]) / (1 - share), farthest / share)
-    return Drift(p_value, found.rows, float(distances[-1]), _layers(found, tails))
+    return Drift(p_value, comparison.rows, float(distances[-1]), _layers(comparison, tails))
 
 
-def _layers(found: Comparison, tails: np.ndarray) -> tuple[LayerDrift, ...]:
-    batches = found.batches
+def _layers(comparison: Comparison, tails: np.ndarray) -> tuple[LayerDrift, ...]:
+    batches = comparison.batches
     count = len(batches.layers)
     spread = batches.centers[-1].double().chunk(2)[1].exp().sqrt()
-    mean_shift, log_shift = found.shift.chunk(2)
-    beyond = (mean_shift.square() - found.noise.chunk(2)[0]) / spread.square()
-    channels = torch.where(batches.parts.spread(found.known), found.standardised, torch.nan).numpy().reshape(2, -1)
-    each = np.where(np.isnan(tails[:-1]), 1.0, tails[:-1])
-    together = np.minimum(1, 2 * np.minimum(each[:count], each[count:]))
+    mean_shift, log_shift = comparison.shift.chunk(2)
+    beyond = (mean_shift.square() - comparison.noise.chunk(2)[0]) / spread.square()
+    channels = (
+        torch.where(batches.parts.spread(comparison.varies), comparison.standardised, torch.nan).numpy().reshape(2, -1)
+    )
+    tails_or_one = np.where(np.isnan(tails[:-1]), 1.0, tails[:-1])
+    together = np.minimum(1, 2 * np.minimum(tails_or_one[:count], tails_or_one[count:]))
     means = batches.parts.means(torch.cat([beyond, log_shift]))
     shifts = means[:count].clamp_min(0).sqrt().tolist()
-    ratios = torch.where(found.known[count:], (0.5 * means[count:]).exp(), 1.0).tolist()
+    ratios = torch.where(comparison.varies[count:], (0.5 * means[count:]).exp(), 1.0).tolist()
     ends = np.cumsum([layer.channels for layer in batches.layers])[:-1]
     return tuple(
-        LayerDrift(layer.name, p_value, shift, ratio, own, batches.counts[-1])
-        for layer, p_value, shift, ratio, own in zip(
+        LayerDrift(layer.name, p_value, shift, ratio, layer_channels, batches.counts[-1])
+        for layer, p_value, shift, ratio, layer_channels in zip(
             batches.layers, together.tolist(), shifts, ratios, np.split(channels, ends, axis=1), strict=True
         )
     )

@@ -72,10 +72,10 @@ class DriftMonitor:
     """
 
     def __init__(self, posterior: Posterior, level: float = 0.05, seed: int = 0) -> None:
-        found = as_number(level)
-        if found is None or not 0 < found < 1:
+        rate = as_number(level)
+        if rate is None or not 0 < rate < 1:
             raise BayesNormError(f"level must be a number between 0 and 1, got {level!r}.")
-        self.posterior, self.level, self.seed = posterior, found, require_seed(seed)
+        self.posterior, self.level, self.seed = posterior, rate, require_seed(seed)
         self.batches, self.rows = 0, 0
         self.alarm: int | None = None
         """The number of the batch that raised the alarm, counted from 1; None while there is no alarm."""
@@ -88,10 +88,10 @@ class DriftMonitor:
 
     def update(self, x: Any) -> Watched:
         """Test the next batch of the stream, (n, ...), and return the state of the monitor."""
-        found = drift(self.posterior, x)
+        result = drift(self.posterior, x)
         self.batches += 1
-        self.rows += found.rows
-        rank = self._rank(found.p_value)
+        self.rows += result.rows
+        rank = self._rank(result.p_value)
         bets = np.array(BETS)
         # The share that starts at this batch is added; every product of bets continues.
         stakes = (self._stakes + 1 / (self.batches * (self.batches + 1))) * bets * rank ** (bets - 1)
@@ -99,7 +99,7 @@ class DriftMonitor:
         self.evidence = float(self._stakes.mean()) + 1 / (self.batches + 1)
         if self.alarm is None and self.evidence >= 1 / self.level:
             self.alarm = self.batches
-        return Watched(self.alarm is not None, self.evidence, found)
+        return Watched(self.alarm is not None, self.evidence, result)
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state of the monitor, without the posterior, to one safetensors file."""

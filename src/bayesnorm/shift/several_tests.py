@@ -12,8 +12,8 @@ LEVEL = 0.05
 
 def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     """Return p-values adjusted by Holm's method, which bounds the probability of any false alarm by the level."""
-    given = np.asarray(p_values, dtype=float)
-    order = np.argsort(given, kind="stable")
-    adjusted = np.empty_like(given)
-    adjusted[order] = np.minimum(1, np.maximum.accumulate(given[order] * np.arange(len(given), 0, -1)))
+    values = np.asarray(p_values, dtype=float)
+    order = np.argsort(values, kind="stable")
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1)))
     return adjusted

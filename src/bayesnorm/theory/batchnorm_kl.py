@@ -70,8 +70,15 @@ class BatchNormKL:
 
     def units(self) -> UnitGaussians:
         """Return q for the batch of the latest forward pass, as part of the autograd graph."""
-        found = self._recorder.read()
-        return central_limit(found.layers, found.mean, found.var, found.mean_var, found.square_var, self.batch_size)
+        statistics = self._recorder.read()
+        return central_limit(
+            statistics.layers,
+            statistics.mean,
+            statistics.var,
+            statistics.mean_var,
+            statistics.square_var,
+            self.batch_size,
+        )
 
     def __call__(self) -> Tensor:
         """Return KL(q || prior), summed over all units."""

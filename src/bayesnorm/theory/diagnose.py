@@ -145,8 +145,8 @@ def _variance_lost(executable: Executable, statistics: BatchStatistics, seed: in
     The samples are those of MCBN as published: every batch once. They are compared with the same numbers after
     shuffling every statistic over batches separately, which keeps the marginals and removes all dependence.
     """
-    found = coordinates(statistics.mean, statistics.var, statistics.layers)
-    centre = found.double().mean(0).to(found.dtype)
+    values = coordinates(statistics.mean, statistics.var, statistics.layers)
+    centre = values.double().mean(0).to(values.dtype)
     posterior = BatchNormPosterior(
         executable=executable,
         likelihood=Gaussian(),
@@ -155,18 +155,18 @@ def _variance_lost(executable: Executable, statistics: BatchStatistics, seed: in
         center="batch",
         running=coordinates(statistics.running_mean, statistics.running_var, statistics.layers),
         batch_mean=centre,
-        fluctuations=Empirical(found - centre),
+        fluctuations=Empirical(values - centre),
         fitted_batch_size=statistics.batch_size,
         batch_size=float(statistics.batch_size),
         rows=statistics.rows,
     )
     x = statistics.example[:ROWS]
     generator = torch.Generator().manual_seed(seed)
-    together = _output_variance(executable, posterior.state(found), x)
+    together = _output_variance(executable, posterior.state(values), x)
     apart = torch.zeros_like(together)
     for _ in range(SHUFFLES):
-        orders = torch.rand(found.shape, generator=generator).argsort(0).to(found.device)
-        apart += _output_variance(executable, posterior.state(found.gather(0, orders)), x) / SHUFFLES
+        orders = torch.rand(values.shape, generator=generator).argsort(0).to(values.device)
+        apart += _output_variance(executable, posterior.state(values.gather(0, orders)), x) / SHUFFLES
     moved = together > 0
     return float(1 - (apart[moved] / together[moved]).median()) if bool(moved.any()) else float("nan")
 
@@ -187,10 +187,10 @@ def _output_variance(executable: Executable, states: State, x: Tensor) -> Tensor
 
 def _require(batch_sizes: Any, batches: Any, seed: Any) -> tuple[tuple[int, ...], int, int]:
     """Check and return the batch sizes, each once, the number of batches and the seed."""
-    given = (batch_sizes,) if as_whole(batch_sizes) is not None else batch_sizes
-    several = isinstance(given, Sequence) and not isinstance(given, str)
-    sizes = [size for size in map(as_whole, given if several else ()) if size is not None and size >= 2]
-    if not sizes or len(sizes) < len(given):
+    requested = (batch_sizes,) if as_whole(batch_sizes) is not None else batch_sizes
+    several = isinstance(requested, Sequence) and not isinstance(requested, str)
+    sizes = [size for size in map(as_whole, requested if several else ()) if size is not None and size >= 2]
+    if not sizes or len(sizes) < len(requested):
         raise BayesNormError(f"batch_sizes must be whole numbers of at least 2, such as (16, 32), got {batch_sizes!r}.")
     requirement = f"a whole number of at least {LEAST_BATCHES}, better a few hundred"
     batches = require_whole("batches", batches, LEAST_BATCHES, requirement=requirement)

@@ -172,8 +172,8 @@ class BatchSizeDiagnosis:
         for layer in self.layers:
             if layer.name == name:
                 return layer
-        known = ", ".join(repr(layer.name) for layer in self.layers)
-        raise BayesNormError(f"name must be a diagnosed layer ({known}), got {name!r}.")
+        names = ", ".join(repr(layer.name) for layer in self.layers)
+        raise BayesNormError(f"name must be a diagnosed layer ({names}), got {name!r}.")
 
     def table(self) -> str:
         """Return a table with two lines per layer, and then the results for all layers, as text."""
@@ -184,12 +184,12 @@ class BatchSizeDiagnosis:
             f"{'layer':{width}}  units  stat.  theory  fitted   distance  variance   shift",
         ]
         for layer in self.layers:
-            for name, found in (("mean", layer.mean), ("std", layer.std)):
+            for name, diagnosis in (("mean", layer.mean), ("std", layer.std)):
                 lines.append(
-                    f"{layer.name if name == 'mean' else '':{width}}  {found.units:5d}  {name:5}  "
-                    f"{_share_text(found.rejected):>6}  {_share_text(found.fitted_rejected):>6}  "
-                    f"{_median(found.distance):9.3f}  "
-                    f"{_median(found.variance_ratio):8.2f}  {_median(found.shift):+6.2f}"
+                    f"{layer.name if name == 'mean' else '':{width}}  {diagnosis.units:5d}  {name:5}  "
+                    f"{_share_text(diagnosis.rejected):>6}  {_share_text(diagnosis.fitted_rejected):>6}  "
+                    f"{_median(diagnosis.distance):9.3f}  "
+                    f"{_median(diagnosis.variance_ratio):8.2f}  {_median(diagnosis.shift):+6.2f}"
                 )
         critical = ks.critical_distance(self.batches, LEVEL)
         lines += [
@@ -221,15 +221,15 @@ class Diagnosis:
         """Return the results for a batch size; None works if there is only one."""
         if batch_size is None and len(self.sizes) == 1:
             return self.sizes[0]
-        for found in self.sizes:
-            if found.batch_size == batch_size:
-                return found
-        known = ", ".join(str(found.batch_size) for found in self.sizes)
-        raise BayesNormError(f"batch_size must be a diagnosed batch size ({known}), got {batch_size!r}.")
+        for diagnosis in self.sizes:
+            if diagnosis.batch_size == batch_size:
+                return diagnosis
+        sizes = ", ".join(str(diagnosis.batch_size) for diagnosis in self.sizes)
+        raise BayesNormError(f"batch_size must be a diagnosed batch size ({sizes}), got {batch_size!r}.")
 
     def table(self) -> str:
         """Return one table per batch size, as text."""
-        return "\n\n".join(found.table() for found in self.sizes)
+        return "\n\n".join(diagnosis.table() for diagnosis in self.sizes)
 
     def __str__(self) -> str:
         return self.table()
@@ -239,14 +239,14 @@ def unit_columns(values: Tensor) -> Tensor:
     """Return the columns that vary, with mean 0 and length 1, so that their inner products are correlations."""
     centred = values.double() - values.double().mean(0)
     length = torch.linalg.vector_norm(centred, dim=0)
-    kept = length > 0  # False for NaN
-    return centred[:, kept] / length[kept]
+    varies = length > 0  # False for NaN
+    return centred[:, varies] / length[varies]
 
 
 def _share(p_value: Tensor) -> float:
     """Return the share of rejected units among those that vary."""
-    known = p_value[~p_value.isnan()]
-    return float((known < LEVEL).double().mean())
+    defined = p_value[~p_value.isnan()]
+    return float((defined < LEVEL).double().mean())
 
 
 def _median(values: Tensor) -> float:

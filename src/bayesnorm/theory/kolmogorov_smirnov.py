@@ -37,8 +37,8 @@ def fitted(values: Tensor) -> Tensor:
 
 def p_value(distance: Tensor, n: int) -> Tensor:
     """Return P(D >= distance), elementwise, for samples of size n and a normal that was known beforehand."""
-    found = scipy.stats.kstwo.sf(distance.double().cpu().numpy(), n)
-    return torch.as_tensor(found, device=distance.device)
+    tails = scipy.stats.kstwo.sf(distance.double().cpu().numpy(), n)
+    return torch.as_tensor(tails, device=distance.device)
 
 
 def fitted_p_value(distance: Tensor, n: int) -> Tensor:

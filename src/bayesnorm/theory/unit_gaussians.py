@@ -111,14 +111,14 @@ def unit_gaussians(
         progress: A function called with (done, total) after every batch.
     """
     batches = mini_batches(train_data, batch_size, STREAM_BATCHES, require_seed(seed))
-    found = collect_moments(model, batches, layers, progress)
-    statistics = found.statistics
+    moments = collect_moments(model, batches, layers, progress)
+    statistics = moments.statistics
     return central_limit(
         statistics.layers,
         statistics.mean[0].double(),
         statistics.var[0].double(),
-        found.mean_std.double().square(),
-        found.square_std.double().square(),
+        moments.mean_std.double().square(),
+        moments.square_std.double().square(),
         statistics.batch_size,
     )
 

@@ -187,8 +187,8 @@ class _LoaderBatches:
     def _generators(self) -> list[torch.Generator]:
         """Return the generators of the loader and its samplers, each once."""
         samplers = (self.loader.sampler, self.loader.batch_sampler, getattr(self.loader.batch_sampler, "sampler", None))
-        found = (getattr(owner, "generator", None) for owner in (self.loader, *samplers))
-        return list({id(one): one for one in found if isinstance(one, torch.Generator)}.values())
+        generators = (getattr(owner, "generator", None) for owner in (self.loader, *samplers))
+        return list({id(one): one for one in generators if isinstance(one, torch.Generator)}.values())
 
     def describe(self) -> str:
         try:

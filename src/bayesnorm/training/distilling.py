@@ -147,10 +147,10 @@ def _keep(seen: dict[str, Tensor], name: str) -> Callable[[nn.Module, Any, Tenso
 def _names(layers: Iterable[str], network: nn.Module, which: str) -> tuple[str, ...]:
     """Return the names of layers, or raise an error if the network does not have them."""
     names = (layers,) if isinstance(layers, str) else tuple(layers)
-    known = dict(network.named_modules())
+    modules = dict(network.named_modules())
     for name in names:
-        if name not in known or not name:
+        if name not in modules or not name:
             raise BayesNormError(
-                f"layers: the {which} has no layer {name!r}. Its layers include {', '.join(list(known)[1:6])}."
+                f"layers: the {which} has no layer {name!r}. Its layers include {', '.join(list(modules)[1:6])}."
             )
     return names

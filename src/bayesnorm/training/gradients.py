@@ -72,11 +72,11 @@ class RecordedGradients(Gradients):
             self._record(batch, epoch)
         recording = self._recording
         if recording is None or any(
-            given.shape != own.shape for given, own in zip(batch, recording.batch, strict=True)
+            new.shape != recorded.shape for new, recorded in zip(batch, recording.batch, strict=True)
         ):
             return self._as_it_is(batch, epoch)
-        for given, own in zip(batch, recording.batch, strict=True):
-            own.copy_(given)
+        for new, recorded in zip(batch, recording.batch, strict=True):
+            recorded.copy_(new)
         recording.graph.replay()
         for tensor, gradient in zip(self.trained, recording.gradients, strict=True):
             tensor.grad = gradient
@@ -95,13 +95,13 @@ class RecordedGradients(Gradients):
 
     def _record(self, batch: Pair, epoch: int) -> None:
         """Record the step. Nothing is computed during recording."""
-        own = batch[0].clone(), batch[1].clone()
+        recorded = batch[0].clone(), batch[1].clone()
         try:
-            graph, value = capture_graph(lambda: Gradients.__call__(self, own, epoch))
+            graph, value = capture_graph(lambda: Gradients.__call__(self, recorded, epoch))
         except (RuntimeError, BayesNormError) as error:
             why = str(error).strip().splitlines()[0]
             raise BayesNormError(f'compiled="graph" cannot record a step ({why}). Use compiled=False.') from error
-        self._recording = _Recording(graph, epoch, own, value, [tensor.grad for tensor in self.trained])
+        self._recording = _Recording(graph, epoch, recorded, value, [tensor.grad for tensor in self.trained])
 
 
 def new_gradients(

@@ -257,21 +257,21 @@ def _number(score: Any) -> float:
 def _trained(model: nn.Module, parameters: Iterable[Tensor] | None) -> list[Tensor]:
     """Return the tensors to train, each once, or raise an error if one cannot be trained."""
     name = "model" if parameters is None else "parameters"
-    given = parameters if parameters is not None else filter(lambda p: p.requires_grad, model.parameters())
-    chosen = list({id(tensor): tensor for tensor in given}.values())
+    tensors = parameters if parameters is not None else filter(lambda p: p.requires_grad, model.parameters())
+    chosen = list({id(tensor): tensor for tensor in tensors}.values())
     if not chosen:
         raise BayesNormError(f"{name} has no parameter that requires gradients, so there is nothing to train.")
     for i, tensor in enumerate(chosen):
         if not isinstance(tensor, Tensor) or not tensor.requires_grad or not tensor.is_leaf:
-            found = "not a leaf that requires gradients" if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
-            raise BayesNormError(f"parameters[{i}] is {found}. Pass parameters of the network.")
+            kind = "not a leaf that requires gradients" if isinstance(tensor, Tensor) else f"a {type(tensor).__name__}"
+            raise BayesNormError(f"parameters[{i}] is {kind}. Pass parameters of the network.")
     return chosen
 
 
 def _store(checkpoint: str | os.PathLike[str], run: Run, settings: dict[str, Any]) -> Checkpoint:
     """Return the checkpoint of a run, which is recognised by its settings and its tensors."""
     tensors, chosen = run.tensors(), {id(tensor) for tensor in run.trained}
-    known = {
+    settings = {
         **{name: f"{tuple(tensor.shape)} {tensor.dtype}" for name, tensor in tensors.items()},
         "parameters": ", ".join(name for name, tensor in tensors.items() if id(tensor) in chosen),
         # Before the optimiser, whose settings a schedule changes: the error names the first difference.
@@ -279,7 +279,7 @@ def _store(checkpoint: str | os.PathLike[str], run: Run, settings: dict[str, Any
         "optimiser": described(run.optimiser, run.optimiser.state_dict()["param_groups"]),
         **settings,
     }
-    return Checkpoint(as_path(checkpoint, "checkpoint"), {name: str(value) for name, value in known.items()})
+    return Checkpoint(as_path(checkpoint, "checkpoint"), {name: str(value) for name, value in settings.items()})
 
 
 @contextlib.contextmanager

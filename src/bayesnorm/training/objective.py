@@ -138,5 +138,5 @@ def _outputs(model: Callable[[Tensor], Any], x: Tensor, argument: str) -> Any:
 def _require_scalar(value: Any, name: str) -> None:
     """Raise an error if a term of the objective is not a tensor with one number."""
     if not isinstance(value, Tensor) or value.dim():
-        found = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
-        raise BayesNormError(f"{name} must return a tensor without dimensions, such as a mean over rows, got {found}.")
+        kind = f"a tensor of shape {tuple(value.shape)}" if isinstance(value, Tensor) else type(value).__name__
+        raise BayesNormError(f"{name} must return a tensor without dimensions, such as a mean over rows, got {kind}.")

@@ -34,8 +34,8 @@ def new_optimiser(
     made = optimiser(trained) if callable(optimiser) else None
     if not isinstance(made, Optimizer):
         raise BayesNormError(
-            f"optimiser must be a function that makes an optimiser, {_found(optimiser, made)}. Example: lambda "
-            "parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9)."
+            f"optimiser must be a function that makes an optimiser, {_describe_failure(optimiser, made)}. Example: "
+            "lambda parameters: torch.optim.SGD(parameters, lr=0.1, momentum=0.9)."
         )
     return made
 
@@ -54,9 +54,9 @@ def relative_adam(parameters: Iterable[Tensor], share: float = 0.01, **options: 
     """
     share = require_number("share", share, least=0)
     groups = []
-    for own in parameters:
-        size = float(own.detach().float().square().mean().sqrt())
-        groups.append({"params": [own], "lr": share * (size if own.dim() > 1 and size else VECTOR_SIZE)})
+    for tensor in parameters:
+        size = float(tensor.detach().float().square().mean().sqrt())
+        groups.append({"params": [tensor], "lr": share * (size if tensor.dim() > 1 and size else VECTOR_SIZE)})
     return Adam(groups, **options)
 
 
@@ -67,7 +67,8 @@ def new_schedule(schedule: Callable[[Any], LRScheduler] | None, optimiser: Optim
     made = schedule(optimiser) if callable(schedule) else None
     if not isinstance(made, LRScheduler) or made.optimizer is not optimiser:
         raise BayesNormError(
-            f"schedule must be a function that makes a schedule for the given optimiser, {_found(schedule, made)}. "
+            f"schedule must be a function that makes a schedule for the given optimiser, "
+            f"{_describe_failure(schedule, made)}. "
             "Example: lambda optimiser: torch.optim.lr_scheduler.StepLR(optimiser, 30)."
         )
     return made
@@ -97,6 +98,6 @@ def _load(optimiser: Optimizer, state: dict[str, Any]) -> None:
                 remembered[name] = torch.empty_like(weight, dtype=value.dtype).copy_(value).detach()
 
 
-def _found(given: object, made: object) -> str:
+def _describe_failure(argument: object, made: object) -> str:
     """Return what was given instead of a function, or what that function returned, for messages."""
-    return f"but it returned {type(made).__name__}" if callable(given) else f"got {type(given).__name__}"
+    return f"but it returned {type(made).__name__}" if callable(argument) else f"got {type(argument).__name__}"

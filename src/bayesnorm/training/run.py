@@ -93,8 +93,8 @@ class Run:
     def tensors(self) -> dict[str, Tensor]:
         """Return everything that training changes in the network, and trained tensors outside it."""
         inside = tensors_of(unwrap(self.model))
-        known = {id(tensor) for tensor in inside.values()}
-        outside = {f"parameters.{i}": tensor for i, tensor in enumerate(self.trained) if id(tensor) not in known}
+        network_ids = {id(tensor) for tensor in inside.values()}
+        outside = {f"parameters.{i}": tensor for i, tensor in enumerate(self.trained) if id(tensor) not in network_ids}
         return {**{f"model.{name}": tensor for name, tensor in inside.items()}, **outside}
 
     def over(self, patience: int | None) -> bool:
@@ -223,12 +223,14 @@ class Run:
 
     def _fitting(self, values: dict[str, Tensor]) -> dict[str, Tensor]:
         """Return values for all tensors, on their devices, or raise an error if they do not fit."""
-        found = {name: values[name].to(tensor.device) for name, tensor in self.tensors().items()}
+        restored = {name: values[name].to(tensor.device) for name, tensor in self.tensors().items()}
         for name, tensor in self.tensors().items():
-            alike = found[name].shape == tensor.shape and found[name].dtype == tensor.dtype
-            if not alike or (tensor.is_floating_point() and bool((~found[name].isfinite() & tensor.isfinite()).any())):
+            alike = restored[name].shape == tensor.shape and restored[name].dtype == tensor.dtype
+            if not alike or (
+                tensor.is_floating_point() and bool((~restored[name].isfinite() & tensor.isfinite()).any())
+            ):
                 raise ValueError(f"{name} is not finite, or not of shape {tuple(tensor.shape)} and {tensor.dtype}")
-        return found
+        return restored
 
     @torch.no_grad()
     def _put(self, values: dict[str, Tensor]) -> None:
