@@ -67,7 +67,7 @@ class RecordedPasses:
         if key not in self._recordings:  # libraries choose their kernels for this shape
             with Recordable() as seen:
                 result = self._run(x, groups)
-            self._recordable, self._recordings[key] = seen.known, None
+            self._recordable, self._recordings[key] = seen.recordable, None
             while len(self._recordings) > MOST_RECORDINGS:
                 self._recordings.popitem(last=False)
             return result
