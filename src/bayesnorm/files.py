@@ -183,10 +183,10 @@ def read(
     if header.get("digest") != _digest(tensors, text):
         raise FileFormatError(f"{argument}: {path} was changed after it was written. To fix this, {again}.")
     try:
-        config = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_finite, parse_float=_finite)
-    except (ValueError, RecursionError) as error:
+        config = parse_json(text)
+    except ValueError as error:
         raise FileFormatError(f"{argument}: {path} contains invalid JSON ({error}). To fix this, {again}.") from error
-    if not isinstance(config, dict) or _is_deep(config):
+    if not isinstance(config, dict):
         raise FileFormatError(f"{argument}: {path} contains JSON that bayesnorm did not write. To fix this, {again}.")
     return tensors, config
 
@@ -278,6 +278,17 @@ def require_version(path: Path, version: str, argument: str, again: str) -> None
         f"{argument}: {path} has format version {version[:20]}, but this bayesnorm reads version {VERSION}. To fix "
         f"this, {again}."
     )
+
+
+def parse_json(text: str | bytes) -> Any:
+    """Return JSON values, or raise a `ValueError`: for names that occur twice, infinite numbers and deep nesting."""
+    try:
+        values = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_finite, parse_float=_finite)
+    except RecursionError as error:
+        raise ValueError("its values are nested too deeply") from error
+    if _is_deep([values]):
+        raise ValueError("its values are nested too deeply")
+    return values
 
 
 def _without_twins(pairs: list[tuple[str, Any]]) -> dict[str, Any]:

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import io
-from collections.abc import Sequence
+import unicodedata
+import warnings
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -14,10 +16,13 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
-from ..errors import InputError, MissingExtraError
+from ..errors import InputError, MissingExtraError, quoted
 from .settings import MapSettings
 
 ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
+
+# Pillow's names of the formats that are opened. It decodes all of them itself; for EPS it would start Ghostscript.
+FORMATS = ("BMP", "GIF", "JPEG", "PNG", "PPM", "TIFF", "WEBP")
 
 # The largest number of pixels in a file; larger images could fill the memory.
 MOST_PIXELS = 2**28
@@ -39,24 +44,56 @@ def image_files(folder: Path, argument: str = "folder") -> list[Path]:
     found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
     if not found:
         raise InputError(f"{argument}: {folder} has no images. Supported file types: {', '.join(ENDINGS)}.")
+    for path in found:
+        if any(unicodedata.category(character) in ("Cc", "Cs") for character in str(path)):
+            raise InputError(f"{argument}: the name {quoted(str(path))} has control characters. Rename the file.")
     return found
 
 
-def read_image(path: Path, channels: int = 3) -> NDArray[np.uint8]:
-    """Return an image as (height, width, channels) bytes, rotated as its EXIF data say."""
-    image = pillow()
-    from PIL import ImageOps
-
+def read_file(path: Path, argument: str = "images") -> bytes:
+    """Return the content of a file, or raise an error."""
     try:
-        with image.open(path) as opened:
-            if opened.width * opened.height > MOST_PIXELS:
-                raise InputError(
-                    f"images: {path} has {opened.width} x {opened.height} pixels, but at most {MOST_PIXELS} pixels are "
-                    "allowed. Split or shrink it."
-                )
-            pixels = np.asarray(ImageOps.exif_transpose(opened).convert("L" if channels == 1 else "RGB"))
-    except (OSError, ValueError, SyntaxError, image.DecompressionBombError) as error:
-        raise InputError(f"images: {path} cannot be read as an image ({error}). Remove or replace it.") from error
+        return path.read_bytes()
+    except (OSError, MemoryError) as error:
+        raise InputError(f"{argument}: {path} cannot be read ({error}). Remove or replace it.") from error
+
+
+def decode(content: bytes, path: Path, convert: Callable[[Any], Any], argument: str = "images") -> NDArray[Any]:
+    """Return the pixels of an image file after `convert`, or raise an error that names the file.
+
+    Args:
+        content: The content of the file.
+        path: The file, for messages.
+        convert: Returns the image to take the pixels of, from an opened one.
+        argument: The name of the caller's argument, for messages.
+    """
+    image = pillow()
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of odd metadata, and of sizes between Pillow's limit and twice that
+            with image.open(io.BytesIO(content), formats=FORMATS) as opened:
+                if opened.width * opened.height > MOST_PIXELS:
+                    raise InputError(
+                        f"{argument}: {path} has {opened.width} x {opened.height} pixels, but at most {MOST_PIXELS} "
+                        "pixels are allowed. Split or shrink it."
+                    )
+                return np.asarray(convert(opened))
+    except InputError:
+        raise
+    except Exception as error:  # decoders raise errors of many kinds for damaged files
+        why = str(error) or type(error).__name__
+        raise InputError(f"{argument}: {path} cannot be read as an image ({why}). Remove or replace it.") from error
+
+
+def read_image(path: Path, channels: int = 3, content: bytes | None = None) -> NDArray[np.uint8]:
+    """Return an image as (height, width, channels) bytes, rotated as its EXIF data say; `content` saves reading it."""
+
+    def convert(opened: Any) -> Any:
+        from PIL import ImageOps
+
+        return ImageOps.exif_transpose(opened).convert("L" if channels == 1 else "RGB")
+
+    pixels = decode(read_file(path) if content is None else content, path, convert)
     return pixels[..., None] if pixels.ndim == 2 else pixels
 
 
@@ -94,17 +131,17 @@ class ImageFiles(Dataset[Tensor]):
         return filled_up(x[None], self.settings.multiple)[0]
 
 
-def read_labels(path: Path) -> NDArray[np.int64]:
+def read_labels(path: Path, content: bytes | None = None) -> NDArray[np.int64]:
     """Return class numbers, (height, width), from a greyscale, 16-bit or palette image."""
-    try:
-        with pillow().open(path) as opened:
-            if opened.mode not in ("L", "P", "I", "I;16", "1"):
-                raise InputError(
-                    f"truth: {path} is a colour image ({opened.mode}). Pass an image whose pixels are class numbers."
-                )
-            return np.asarray(opened).astype(np.int64)
-    except (OSError, ValueError, SyntaxError) as error:
-        raise InputError(f"truth: {path} cannot be read as an image ({error}). Replace it.") from error
+
+    def convert(opened: Any) -> Any:
+        if opened.mode not in ("L", "P", "I", "I;16", "1"):
+            raise InputError(
+                f"truth: {path} is a colour image ({opened.mode}). Pass an image whose pixels are class numbers."
+            )
+        return opened
+
+    return decode(read_file(path, "truth") if content is None else content, path, convert, "truth").astype(np.int64)
 
 
 def label_png(labels: NDArray[np.int64], colours: Sequence[tuple[int, int, int]]) -> bytes:

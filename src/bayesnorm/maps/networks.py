@@ -10,7 +10,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from ..errors import BayesNormError, FileFormatError
+from ..errors import BayesNormError, FileFormatError, quoted
 from ..files import read_tensors
 
 # Common names of the weights in files that contain other things too.
@@ -44,8 +44,8 @@ def load_network(named: str, weights: Path | None) -> tuple[nn.Module, Any]:
         weights: A safetensors file, or a file of `torch.save` with tensors only; None loads no weights.
     """
     module_name, _, function_name = named.partition(":")
-    if not module_name or not function_name:
-        raise BayesNormError(f"--model must be package.module:function, got {named!r}.")
+    if not module_name or not function_name or module_name.startswith("."):
+        raise BayesNormError(f"--model must be package.module:function, got {quoted(named)}.")
     sys.path.insert(0, "")  # as `python -m` does: find modules in the current folder
     try:
         module = importlib.import_module(module_name)
@@ -54,6 +54,8 @@ def load_network(named: str, weights: Path | None) -> tuple[nn.Module, Any]:
             f"--model: {module_name} cannot be imported ({error}). Run the command in the folder of the module, or "
             "install it."
         ) from error
+    except (Exception, SystemExit) as error:
+        raise BayesNormError(f"--model: importing {module_name} failed ({_told(error)}). Fix the module.") from error
     finally:
         sys.path.remove("")
     make = getattr(module, function_name, None)
@@ -61,7 +63,10 @@ def load_network(named: str, weights: Path | None) -> tuple[nn.Module, Any]:
         raise BayesNormError(
             f"--model: {module_name} has no function {function_name}. Name a function that returns the network."
         )
-    network = make()
+    try:
+        network = make()
+    except (Exception, SystemExit) as error:
+        raise BayesNormError(f"--model: {named} failed ({_told(error)}). Fix the function.") from error
     if not isinstance(network, nn.Module):
         raise BayesNormError(f"--model: {named} must return a torch.nn.Module, got {type(network).__name__}.")
     if weights is not None:
@@ -72,12 +77,17 @@ def load_network(named: str, weights: Path | None) -> tuple[nn.Module, Any]:
 def _load(network: nn.Module, path: Path) -> None:
     state = read_tensors(path)[0] if path.suffix == ".safetensors" else _torch_file(path)
     state = {name.removeprefix("module."): value for name, value in state.items()}
+    expected = network.state_dict()
+    for name, value in state.items():
+        if isinstance(expected.get(name), Tensor) and _number_type(value) != _number_type(expected[name]):
+            raise FileFormatError(
+                f"--weights: {name} in {path} has {_number_type(value)}, but the network has "
+                f"{_number_type(expected[name])}. Pass the weights of the same network."
+            )
     try:
         missing, unexpected = network.load_state_dict(state, strict=False)
-    except RuntimeError as error:
-        raise FileFormatError(
-            f"--weights: {path} does not fit the network: {str(error).splitlines()[-1].strip()}"
-        ) from error
+    except Exception as error:
+        raise FileFormatError(f"--weights: {path} does not fit the network: {_told(error)}") from error
     missing = [name for name in missing if not name.endswith("num_batches_tracked")]
     if missing or unexpected:
         odd = f"has no {missing[0]}" if missing else f"has {unexpected[0]}, which the network does not have"
@@ -88,13 +98,29 @@ def _torch_file(path: Path) -> dict[str, Tensor]:
     try:
         found = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        why = str(error).strip().splitlines()[0]
+        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise FileFormatError(
             f"--weights: {path} cannot be read as tensors only ({why}). Save the state_dict() as safetensors."
         ) from error
     for name in _ENTRIES:
         if isinstance(found, dict) and isinstance(found.get(name), dict):
             found = found[name]
-    if not isinstance(found, dict) or not all(isinstance(value, Tensor) for value in found.values()):
+    if not isinstance(found, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in found.items()
+    ):
         raise FileFormatError(f"--weights: {path} is not a dict of tensors. Save the network's state_dict().")
     return found
+
+
+def _number_type(tensor: Tensor) -> str:
+    if tensor.layout != torch.strided or tensor.is_quantized:
+        return "sparse or quantised numbers"
+    if tensor.is_complex():
+        return "complex numbers"
+    return "real numbers" if tensor.is_floating_point() else "whole numbers"
+
+
+def _told(error: BaseException) -> str:
+    """Return the type of an error and the last line of its message."""
+    lines = str(error).strip().splitlines()
+    return f"{type(error).__name__}: {lines[-1].strip()}" if lines else type(error).__name__

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import FileFormatError
+from ..files import parse_json
 from ..plots import CLASS_COLOURS
 from ..schema import later, listed, number, optional, record, text, whole
 
@@ -53,7 +54,10 @@ class MapSettings:
     @classmethod
     def from_json(cls, content: Any, where: str = "settings") -> MapSettings:
         """Return settings from JSON values; missing entries get their defaults."""
-        plain = json.loads(json.dumps(content)) if isinstance(content, dict) else content
+        try:
+            plain = parse_json(json.dumps(content))
+        except (TypeError, ValueError, RecursionError) as error:
+            raise FileFormatError(f"{where}: it must consist of JSON values ({error}).") from error
         _SETTINGS(plain, where)
         if len(plain.get("mean", (0,) * 3)) != len(plain.get("std", (0,) * 3)):
             raise FileFormatError(f"{where}: mean and std have different lengths. Give one number each per channel.")
@@ -92,7 +96,7 @@ def _from_hex(colour: str) -> tuple[int, int, int]:
 def read_settings(path: Path) -> MapSettings:
     """Return the settings of a JSON file."""
     try:
-        content = json.loads(path.read_text(encoding="utf-8"))
+        content = parse_json(path.read_bytes())
     except (OSError, ValueError) as error:
         raise FileFormatError(f"settings: {path} cannot be read as a JSON file ({error}).") from error
     return MapSettings.from_json(content, str(path))
