@@ -44,7 +44,7 @@ def forged(path, change, honest_digest=True):
     text = config if isinstance(config, str) else json.dumps(config)
     header = {**before, "config": text}
     if honest_digest:
-        header["digest"] = files._digest(tensors, text)
+        header["digest"] = files.content_digest(tensors, text)
     path.write_bytes(to_bytes(tensors, metadata=header))
 
 

@@ -55,7 +55,7 @@ def write(
     """
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(config, sort_keys=True, allow_nan=False)
-    told = {"format": file_format, "version": str(VERSION), "config": text, "digest": _digest(plain, text)}
+    told = {"format": file_format, "version": str(VERSION), "config": text, "digest": content_digest(plain, text)}
     content = to_bytes(plain, metadata=told)
     size = int.from_bytes(content[:8], "little")
     header = json.dumps(json.loads(content[8 : 8 + size]) | {"__metadata__": told}, separators=(",", ":")).encode()
@@ -180,7 +180,7 @@ def read(
             f"{argument}: {path} has no digest, so bayesnorm 0.1 or later did not write it. To fix this, {again}."
         )
     text = header.get("config", "")
-    if header.get("digest") != _digest(tensors, text):
+    if header.get("digest") != content_digest(tensors, text):
         raise FileFormatError(f"{argument}: {path} was changed after it was written. To fix this, {again}.")
     try:
         config = parse_json(text)
@@ -259,7 +259,8 @@ def grouped(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:
     return groups
 
 
-def _digest(tensors: dict[str, Tensor], text: str) -> str:
+def content_digest(tensors: dict[str, Tensor], text: str) -> str:
+    """Return the SHA-256 of tensors in main memory, with their names, types and shapes, and of a text."""
     digest = hashlib.sha256(text.encode())
     for name in sorted(tensors):
         tensor = tensors[name]

@@ -1,6 +1,7 @@
 """`bayesnorm maps`: from a folder of images to maps, a list and a page."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -25,6 +26,10 @@ def make():
     torch.manual_seed(0)
     return Network()
 """
+
+
+def save_picture(path, seed):
+    Image.fromarray(np.random.default_rng(seed).integers(0, 256, (16, 20, 3), np.uint8)).save(path)
 
 
 @pytest.fixture
@@ -77,11 +82,69 @@ def test_from_folder_to_page(bayesnorm, given, tmp_path):
 
 def test_a_folder_of_other_maps_is_refused(bayesnorm, given, tmp_path, refuses):
     assert bayesnorm(*given).code == 0
-    assert "made with another method" in refuses(*given[:-1], "5", code=2)
+    assert "made with other inputs (method)" in refuses(*given[:-1], "5", code=2)
+    save_picture(tmp_path / "train" / "3.png", 9)
+    assert "made with other inputs (training images)" in refuses(*given, code=2)
+
+
+def test_maps_are_those_of_the_content_of_the_images(bayesnorm, given, tmp_path):
+    def entropy():
+        ended = bayesnorm(*given, "--truth", "truth", "--json")
+        assert ended.code == 0, ended.err
+        told = json.loads(ended.out)
+        return {entry["image"]: (entry["entropy"], entry["accuracy"]) for entry in told["images"]}
+
+    first = entropy()
+    save_picture(tmp_path / "images" / "0.png", 7)
+    second = entropy()
+    assert second["images/0.png"] != first["images/0.png"]
+    assert second["images/1.png"] == first["images/1.png"]
+    Image.fromarray(1 - np.asarray(Image.open(tmp_path / "truth" / "1.png"))).save(tmp_path / "truth" / "1.png")
+    assert entropy()["images/1.png"][1] == pytest.approx(1 - first["images/1.png"][1])
+
+
+def test_other_weights_are_refused(bayesnorm, given, tmp_path, refuses, monkeypatch):
+    assert bayesnorm(*given).code == 0
+    monkeypatch.delitem(sys.modules, "pixel_net", raising=False)
+    sys.path.insert(0, str(tmp_path))
+    try:
+        import pixel_net
+    finally:
+        sys.path.remove(str(tmp_path))
+    state = {name: value + 1 for name, value in pixel_net.make().state_dict().items()}
+    save_file(state, tmp_path / "w.safetensors")
+    assert "made with other inputs (weights)" in refuses(*given, "--weights", "w.safetensors", code=2)
+
+
+@pytest.mark.parametrize("content", [b"{", b"[]", b"null", b'{"options": 3}', b"[" * 100_000, b"\xff"])
+def test_a_damaged_list_of_options_is_refused(bayesnorm, given, tmp_path, refuses, content):
+    (tmp_path / "out").mkdir()
+    (tmp_path / "out" / "maps.json").write_bytes(content)
+    assert "maps.json is damaged or of an earlier version" in refuses(*given, code=2)
+
+
+def test_a_changed_posterior_is_fitted_again(bayesnorm, given, tmp_path):
+    assert bayesnorm(*given).code == 0
+    path = tmp_path / "out" / "posterior.bayesnorm"
+    content = path.read_bytes()
+    path.write_bytes(content[:-3] + b"abc")
+    assert bayesnorm(*given).code == 0
+    assert path.read_bytes() == content
+
+
+@pytest.mark.parametrize(
+    ("module", "words"),
+    [("def make(:", "importing .* failed"), ("raise SystemExit(0)", "failed"), ("def make(): raise KeyError(3)", "3")],
+)
+def test_modules_that_fail(given, tmp_path, refuses, module, words):
+    name = f"failing_{abs(hash(module))}"
+    (tmp_path / f"{name}.py").write_text(module)
+    assert re.search(words, refuses(*given[:2], f"{name}:make", *given[3:], code=1))
 
 
 def test_refuses(given, refuses, tmp_path):
-    assert "--model must be package.module:function, got" in refuses(*given[:2], "pixel_net", *given[3:], code=1)
+    for named in ("pixel_net", ".x:y"):
+        assert "--model must be package.module:function, got" in refuses(*given[:2], named, *given[3:], code=1)
     assert "--method must be one of MCBN, GaussianBN, StochasticBN, got 'Laplace'" in refuses(
         *given, "--method", "Laplace", code=2
     )

@@ -123,7 +123,7 @@ def mutated(path: Path, seed: int) -> bytes:
         text = "{" + text[1:-1] + ", " + text[1:]  # every name twice
     for name, raw in RAW.items():
         text = text.replace(f'"{name}"', raw)
-    header |= {"config": text, "digest": files._digest(tensors, text)}
+    header |= {"config": text, "digest": files.content_digest(tensors, text)}
     content = bytearray(to_bytes(tensors, metadata=header))
     if chance.random() < 0.1:  # the description of the tensors itself
         length = int.from_bytes(content[:8], "little")

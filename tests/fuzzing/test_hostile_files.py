@@ -176,7 +176,7 @@ def test_contents_that_no_writer_writes_are_refused(folder, tmp_path):
             config = json.loads(header["config"])
             change(config, tensors)
             text = json.dumps(config, sort_keys=True)
-            header |= {"config": text, "digest": files._digest(tensors, text)}
+            header |= {"config": text, "digest": files.content_digest(tensors, text)}
             (tmp_path / "file").write_bytes(to_bytes(tensors, metadata=header))
             del config, text, header, tensors
             with pytest.raises(FileFormatError):

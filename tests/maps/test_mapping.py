@@ -70,13 +70,73 @@ def test_maps_are_those_of_the_prediction(folder, posterior):
 def test_what_is_there_is_not_computed_again(folder, posterior):
     paths, out = image_files(folder / "images"), folder / "out"
     first = map_images(posterior, paths, SETTINGS, out, samples=4)
-    again = map_images(None, paths, SETTINGS, out, samples=4)
+    written = {path: path.stat().st_mtime_ns for path in out.glob("*/*")}
+    again = map_images(posterior, paths, SETTINGS, out, samples=4)
+    assert written == {path: path.stat().st_mtime_ns for path in out.glob("*/*")}
     assert [maps.mean_entropy for maps in again] == [maps.mean_entropy for maps in first]
     (out / "numbers" / "1.json").unlink()  # as a run leaves it that was killed before the last file
     seen = []
     map_images(posterior, paths, SETTINGS, out, samples=4, progress=lambda done, of: seen.append((done, of)))
     assert (out / "numbers" / "1.json").exists()
     assert seen == [(1, 3), (2, 3), (3, 3)]
+
+
+def test_stored_numbers_that_changed_are_computed_again(folder, posterior):
+    paths, out = image_files(folder / "images")[:1], folder / "out"
+    (expected,) = map_images(posterior, paths, SETTINGS, out, samples=4)
+    numbers = out / "numbers" / "0.json"
+    content = numbers.read_bytes()
+    values = json.loads(content)
+    for changed in (
+        {**values, "mean_entropy": float("nan")},
+        {**values, "mean_entropy": 0.5},
+        {**values, "counts": [1]},
+        {"digest": values["digest"]},
+        [],
+    ):
+        numbers.write_text(json.dumps(changed))
+        assert map_images(posterior, paths, SETTINGS, out, samples=4)[0].mean_entropy == expected.mean_entropy
+        assert numbers.read_bytes() == content
+    labels = expected.labels.read_bytes()
+    expected.labels.write_bytes(b"damaged")
+    map_images(posterior, paths, SETTINGS, out, samples=4)
+    assert expected.labels.read_bytes() == labels
+    other = map_images(posterior, paths, SETTINGS, out, samples=5)
+    assert other[0].mean_entropy != expected.mean_entropy, "the number of samples is part of the key"
+
+
+EPS = b"%!PS-Adobe-3.0 EPSF-3.0\n%%BoundingBox: 0 0 8 8\n%%EndComments\nshowpage\n%%EOF\n"
+
+
+def test_no_image_starts_another_program(folder, posterior, monkeypatch):
+    def start(*_arguments, **_options):
+        raise AssertionError("a program was started")
+
+    monkeypatch.setattr("subprocess.Popen", start)
+    (folder / "images" / "photo.png").write_bytes(EPS)
+    with pytest.raises(BayesNormError, match=r"images: .*photo\.png cannot be read as an image"):
+        map_images(posterior, [folder / "images" / "photo.png"], SETTINGS, folder / "out", samples=4)
+
+
+def test_images_that_are_too_large(folder, posterior, monkeypatch):
+    paths, truth = image_files(folder / "images")[:1], folder / "truth"
+    truth.mkdir()
+    Image.new("1", (20_000, 20_000)).save(truth / "0.png")
+    with pytest.raises(BayesNormError, match=r"truth: .*0\.png cannot be read as an image .*decompression bomb"):
+        map_images(posterior, paths, SETTINGS, folder / "out", samples=4, truth=truth)
+
+    def fill(*_arguments, **_options):
+        raise RuntimeError("DefaultCPUAllocator: can't allocate memory: you tried to allocate 9 bytes.")
+
+    monkeypatch.setattr("bayesnorm.maps.mapping.network_input", fill)
+    with pytest.raises(BayesNormError, match=r"images: .*0\.png is too large for the memory"):
+        map_images(posterior, paths, SETTINGS, folder / "out", samples=4)
+
+
+def test_names_with_control_characters_are_refused(folder):
+    (folder / "images" / "a\x1b[31m.png").write_bytes(b"")
+    with pytest.raises(BayesNormError, match=r"'.*\\x1b\[31m\.png' has control characters"):
+        image_files(folder / "images")
 
 
 def test_truth_counts_right_pixels(folder, posterior):
@@ -158,6 +218,16 @@ def test_weights_from_files(tmp_path, monkeypatch, capsys):
     with pytest.raises(BayesNormError, match=r"--weights: .* cannot be read as tensors only"):
         load_network("own_net:make", tmp_path / "bad.pt")
     assert "has run" not in capsys.readouterr().out
+    for change, words in {
+        torch.complex64: "has complex numbers, but the network has real numbers",
+        torch.int64: "has whole numbers, but the network has real numbers",
+    }.items():
+        torch.save({name: value.to(change) for name, value in state.items()}, tmp_path / "cast.pt")
+        with pytest.raises(BayesNormError, match=words):
+            load_network("own_net:make", tmp_path / "cast.pt")
+    torch.save({3: state["module.0.weight"]}, tmp_path / "numbered.pt")
+    with pytest.raises(BayesNormError, match="is not a dict of tensors"):
+        load_network("own_net:make", tmp_path / "numbered.pt")
     torch.save({"0.weight": state["module.0.weight"]}, tmp_path / "part.pt")
     with pytest.raises(BayesNormError, match=r"has no 0\.bias"):
         load_network("own_net:make", tmp_path / "part.pt")

@@ -11,7 +11,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files import write_bytes
+from ..files import parse_json, write_bytes
 from ..words import format_count
 from .ending import UsageError
 from .printing import note, show_json, show_pairs
@@ -83,7 +83,17 @@ def maps(
         raise UsageError(f"--method must be one of {', '.join(METHODS)}, got {method!r}.")
     from .. import methods
     from ..likelihoods import Categorical
-    from ..maps import Entry, ImageFiles, MapSettings, image_files, load_network, map_images, read_settings
+    from ..maps import (
+        Entry,
+        ImageFiles,
+        MapSettings,
+        digest_of_files,
+        digest_of_weights,
+        image_files,
+        load_network,
+        map_images,
+        read_settings,
+    )
     from ..posterior import load
     from ..report import can_write_pages
 
@@ -95,18 +105,19 @@ def maps(
     network = network if map_settings.output is None else Entry(network, map_settings.output).eval()
     network = network.to(device)
     training, new_images = image_files(train, "--train"), image_files(images, "--images")
+    code = getattr(module, "__file__", None)
     options = {
         "model": model,
-        "weights": None if weights is None else hashlib.sha256(weights.read_bytes()).hexdigest(),
+        "code": None if code is None else hashlib.sha256(Path(code).read_bytes()).hexdigest(),
+        "weights": digest_of_weights(network),
         "settings": map_settings.as_json(),
         "method": {"name": method, "batch_size": batch_size, "states": states, "samples": samples},
         "tiles": [tile, overlap],
-        "training": hashlib.sha256("\n".join(str(path.relative_to(train)) for path in training).encode()).hexdigest(),
+        "training images": digest_of_files(training, train),
     }
     out.mkdir(parents=True, exist_ok=True)
-    _require_same_options(out / OPTIONS, options)
     quiet = as_json or not sys.stderr.isatty()
-    if (out / POSTERIOR).exists():
+    if _stored_posterior(out, options):
         posterior = load(out / POSTERIOR, network)
     else:
         note(f"Collecting the statistics of {states} batches of {batch_size} training images ...")
@@ -115,6 +126,8 @@ def maps(
             network, ImageFiles(training, map_settings), likelihood
         )
         fitted.save(out / POSTERIOR)
+        stored = {"options": options, "posterior": hashlib.sha256((out / POSTERIOR).read_bytes()).hexdigest()}
+        write_bytes(out / OPTIONS, json.dumps(stored, indent=1).encode())
         posterior = fitted
 
     def progress(done: int, total: int) -> None:
@@ -145,16 +158,21 @@ def maps(
     _print_summary(image_maps, out, has_page, as_json)
 
 
-def _require_same_options(path: Path, options: dict[str, Any]) -> None:
-    """Raise an error if the folder's maps were made with other options; in a new folder, store the options."""
-    plain = json.loads(json.dumps(options))
+def _stored_posterior(out: Path, options: dict[str, Any]) -> bool:
+    """Return whether a folder has the posterior of these options; raise an error if its maps have other options."""
+    path = out / OPTIONS
     if not path.exists():
-        write_bytes(path, json.dumps(plain, indent=1).encode())
-        return
-    before = json.loads(path.read_text())
+        return False
+    try:
+        stored = parse_json(path.read_bytes())
+        before, digest = dict(stored["options"]), stored["posterior"]
+    except (OSError, ValueError, TypeError, LookupError) as error:
+        raise UsageError(f"--out: {path} is damaged or of an earlier version. Use another folder.") from error
+    plain = json.loads(json.dumps(options))
     other = next((name for name in plain if before.get(name) != plain[name]), None)
     if other is not None:
-        raise UsageError(f"--out: {path.parent} contains maps that were made with another {other}. Use another folder.")
+        raise UsageError(f"--out: {out} contains maps that were made with other inputs ({other}). Use another folder.")
+    return (out / POSTERIOR).is_file() and hashlib.sha256((out / POSTERIOR).read_bytes()).hexdigest() == digest
 
 
 def _write_page(

@@ -6,7 +6,8 @@ found = map_images(posterior, image_files("images"), settings, "out")
 """
 
 from .images import ImageFiles as ImageFiles, image_files as image_files
-from .mapping import ImageMaps as ImageMaps, map_images as map_images
+from .mapping import map_images as map_images
 from .networks import Entry as Entry, load_network as load_network
 from .page_pictures import mapped_image as mapped_image
 from .settings import MapSettings as MapSettings, read_settings as read_settings
+from .stored import ImageMaps as ImageMaps, digest_of_files as digest_of_files, digest_of_weights as digest_of_weights

@@ -1,17 +1,19 @@
-"""Predict images one by one and write their maps; images that are already done are skipped."""
+"""Predict images one by one and write their maps; maps of the same inputs that exist already are kept."""
 
 from __future__ import annotations
 
 import csv
+import hashlib
 import io
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -20,46 +22,12 @@ from ..errors import InputError
 from ..files import write_bytes
 from ..posterior import Posterior
 from ..predictive import ClassificationPredictive
-from .images import filled_up, label_png, network_input, pillow, png, read_image, read_labels, resized
+from .images import filled_up, label_png, network_input, pillow, png, read_file, read_image, read_labels, resized
 from .settings import MapSettings
-
-# The number of levels of entropy, from 0 to its maximum, by which pixels are counted.
-LEVELS = 256
+from .stored import LEVELS, ImageMaps, digest_of_posterior, store_maps, stored_maps
 
 # The largest 16-bit value.
 _WHITE = 65535
-
-
-@dataclass(frozen=True)
-class ImageMaps:
-    """The maps of one image. Entropy and mutual information are shares of the maximum entropy, ln(classes).
-
-    Args:
-        path: The image.
-        labels: The file of predicted classes.
-        entropy: The file of the predictive entropy as a share of its maximum: 16-bit greyscale, white is 1.
-        mean_entropy: The mean predictive entropy over pixels.
-        mean_mutual_information: The mean mutual information over pixels.
-        classes: The number of classes of the network.
-        counts: The number of pixels at each level of entropy, (LEVELS,).
-        right: The number of correctly predicted pixels at each level; None without true classes.
-        known: The number of pixels with a true class at each level; None without true classes.
-    """
-
-    path: Path
-    labels: Path
-    entropy: Path
-    mean_entropy: float
-    mean_mutual_information: float
-    classes: int
-    counts: NDArray[np.int64]
-    right: NDArray[np.int64] | None = None
-    known: NDArray[np.int64] | None = None
-
-    @property
-    def accuracy(self) -> float | None:
-        """The share of correctly predicted pixels; None without true classes."""
-        return None if self.right is None or self.known is None else float(self.right.sum() / max(1, self.known.sum()))
 
 
 def map_images(
@@ -93,33 +61,56 @@ def map_images(
     for folder in ("labels", "entropy", "numbers"):
         (out / folder).mkdir(parents=True, exist_ok=True)
     truths = _truths(names, truth)
+    how = {"samples": samples, "tile": tile, "overlap": overlap}
+    common = json.dumps([digest_of_posterior(posterior), settings.as_json(), how], sort_keys=True)
     found = []
     for number, (path, name) in enumerate(zip(paths, names, strict=True), 1):
-        found.append(
-            _kept(path, name, out, truth is not None)
-            or _mapped(
-                posterior,
-                path,
-                name,
-                settings,
-                out,
-                samples=samples,
-                tile=tile,
-                overlap=overlap,
-                truth=truths.get(name),
-            )
-        )
+        image = _Image(path, read_file(path), truths.get(name), b"")
+        if image.truth is not None:
+            image = replace(image, truth_content=read_file(image.truth, "truth"))
+        key = image.digest(common)
+        labels, entropy = (out / folder / f"{name}.png" for folder in ("labels", "entropy"))
+        numbers = out / "numbers" / f"{name}.json"
+        maps = stored_maps(path, labels, entropy, key, numbers)
+        if maps is None:
+            try:
+                maps, *contents = _mapped(posterior, image, labels, entropy, settings, **how)
+            except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
+                if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "allocate" not in str(error):
+                    raise
+                raise InputError(
+                    f"images: {path} is too large for the memory. Use tiles, a smaller `size` in the settings, or a "
+                    "smaller image."
+                ) from error
+            store_maps(maps, key, *contents, numbers)
+        found.append(maps)
         if progress is not None:
             progress(number, len(paths))
-    found.sort(key=lambda each: -each.mean_entropy)
+    found.sort(key=lambda maps: -maps.mean_entropy)
     write_bytes(out / "images.csv", _csv(found).encode())
     return found
 
 
+@dataclass(frozen=True)
+class _Image:
+    """An image and its true classes; each file is read once, so that its digest is that of the pixels."""
+
+    path: Path
+    content: bytes
+    truth: Path | None
+    truth_content: bytes
+
+    def digest(self, common: str) -> str:
+        """Return the SHA-256 of both files and of what all images have in common."""
+        contents = [hashlib.sha256(content).hexdigest() for content in (self.content, self.truth_content)]
+        return hashlib.sha256(json.dumps([common, *contents, self.truth is not None]).encode()).hexdigest()
+
+
 def _mapped(
-    posterior: Posterior, path: Path, name: str, settings: MapSettings, out: Path, *, truth: Path | None, **how: Any
-) -> ImageMaps:
-    pixels = read_image(path, len(settings.mean))
+    posterior: Posterior, image: _Image, labels_path: Path, entropy_path: Path, settings: MapSettings, **how: Any
+) -> tuple[ImageMaps, bytes, bytes]:
+    """Return the maps of an image, and the content of the files of labels and entropy."""
+    pixels = read_image(image.path, len(settings.mean), image.content)
     size = pixels.shape[0], pixels.shape[1]
     x = network_input(pixels, settings)[None]
     filled = filled_up(x, settings.multiple)
@@ -151,19 +142,20 @@ def _mapped(
     epistemic = float(cut(predictive.mutual_information).float().mean()) / most
     level = np.minimum((uncertainty * LEVELS).astype(np.int64), LEVELS - 1)
     right = known = None
-    if truth is not None:
-        true = read_labels(truth)
+    if image.truth is not None:
+        true = read_labels(image.truth, image.truth_content)
         if true.shape != size:
             raise InputError(
-                f"truth: {truth} has {true.shape} pixels (height, width), but its image has {size}. Use the same size."
+                f"truth: {image.truth} has {true.shape} pixels (height, width), but its image has {size}. Use the same "
+                "size."
             )
         seen = known_pixels(true, count, settings.ignore)
         known = np.bincount(level[seen], minlength=LEVELS)
         right = np.bincount(level[seen & (true == labels)], minlength=LEVELS)
     maps = ImageMaps(
-        path,
-        out / "labels" / f"{name}.png",
-        out / "entropy" / f"{name}.png",
+        image.path,
+        labels_path,
+        entropy_path,
         float(uncertainty.mean()),
         epistemic,
         count,
@@ -171,36 +163,13 @@ def _mapped(
         right,
         known,
     )
-    write_bytes(maps.labels, label_png(labels, settings.class_colours(count)))
-    write_bytes(maps.entropy, png(pillow().fromarray(np.round(uncertainty * _WHITE).astype(np.uint16))))
-    # Last, because this file marks the image as done.
-    write_bytes(out / "numbers" / f"{name}.json", json.dumps(_numbers(maps)).encode())
-    return maps
+    grey = pillow().fromarray(np.round(uncertainty * _WHITE).astype(np.uint16))
+    return maps, label_png(labels, settings.class_colours(count)), png(grey)
 
 
 def known_pixels(true: NDArray[np.int64], classes: int, ignore: int | None) -> NDArray[np.bool_]:
     """Return which pixels of a map of true class numbers have a class."""
     return (true < classes) & (true != (-1 if ignore is None else ignore))
-
-
-def _kept(path: Path, name: str, out: Path, with_truth: bool) -> ImageMaps | None:
-    """Return the maps of an image from an earlier run, or None."""
-    numbers = out / "numbers" / f"{name}.json"
-    labels, uncertainty = (out / folder / f"{name}.png" for folder in ("labels", "entropy"))
-    if not all(file.exists() for file in (numbers, labels, uncertainty)):
-        return None
-    told = json.loads(numbers.read_text())
-    if with_truth and told["right"] is None:
-        return None
-    arrays = {key: None if told[key] is None else np.array(told[key]) for key in ("counts", "right", "known")}
-    means = told["mean_entropy"], told["mean_mutual_information"]
-    return ImageMaps(path, labels, uncertainty, *means, told["classes"], **arrays)  # type: ignore[arg-type]
-
-
-def _numbers(maps: ImageMaps) -> dict[str, Any]:
-    plain = {name: getattr(maps, name) for name in ("counts", "right", "known")}
-    told = {name: None if value is None else value.tolist() for name, value in plain.items()}
-    return told | {name: getattr(maps, name) for name in ("mean_entropy", "mean_mutual_information", "classes")}
 
 
 def _names(paths: Sequence[Path]) -> list[str]:

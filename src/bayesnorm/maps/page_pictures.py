@@ -11,8 +11,9 @@ import numpy as np
 
 from ..report import MappedImage
 from .images import pillow, png, read_image, read_labels
-from .mapping import ImageMaps, known_pixels
+from .mapping import known_pixels
 from .settings import MapSettings
+from .stored import ImageMaps
 
 # The longer side of an image on the page, in pixels.
 LONGEST = 480
@@ -30,7 +31,7 @@ def mapped_image(maps: ImageMaps, settings: MapSettings, truth: Path | None) -> 
     photo = image.fromarray(read_image(maps.path))
     scale = min(1.0, LONGEST / max(photo.size))
     size = max(1, round(photo.width * scale)), max(1, round(photo.height * scale))
-    with image.open(maps.labels) as opened, image.open(maps.entropy) as entropy:
+    with image.open(maps.labels, formats=["PNG"]) as opened, image.open(maps.entropy, formats=["PNG"]) as entropy:
         labels = opened.convert("RGB").resize(size, image.Resampling.NEAREST)
         grey = image.fromarray((np.asarray(entropy).astype(np.uint32) // 257).astype(np.uint8))
         wrong = "" if truth is None else _data("png", png(_wrong(opened, maps, settings, truth, size)))
