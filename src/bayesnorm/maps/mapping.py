@@ -74,7 +74,7 @@ def map_images(
         maps = stored_maps(path, labels, entropy, key, numbers)
         if maps is None:
             try:
-                maps, *contents = _mapped(posterior, image, labels, entropy, settings, **how)
+                maps, labels_png, entropy_png = _mapped(posterior, image, labels, entropy, settings, **how)
             except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
                 if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "allocate" not in str(error):
                     raise
@@ -82,7 +82,7 @@ def map_images(
                     f"images: {path} is too large for the memory. Use tiles, a smaller `size` in the settings, or a "
                     "smaller image."
                 ) from error
-            store_maps(maps, key, *contents, numbers)
+            store_maps(maps, key, labels_png, entropy_png, numbers)
         found.append(maps)
         if progress is not None:
             progress(number, len(paths))
