@@ -22,26 +22,68 @@ def names_in(folder):
     return sorted(os.listdir(folder))
 
 
-def dead_process():
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        ended.wait()
-    return ended.pid
-
-
 def test_what_killed_writers_left_is_removed_and_nothing_else(tmp_path):
-    path, host, dead = tmp_path / "out", socket.gethostname(), dead_process()
-    left = f".out.partial-{host}~{dead}-0123abcd"
+    path, host = tmp_path / "out", socket.gethostname()
+    left = f".out.partial-{host}~0123abcd", f".out.partial-{host}~{os.getppid()}-0123abcd"
     others = [
-        f".out.partial-{host}~{os.getppid()}-0123abcd",  # still at work
-        f".out.partial-elsewhere~{dead}-0123abcd",
-        f".out.partial-{host}-2~{dead}-0123abcd",  # another machine, whose name begins alike
-        f".other.partial-{host}~{dead}-0123abcd",
+        ".out.partial-elsewhere~0123abcd",
+        f".out.partial-{host}-2~0123abcd",  # another machine, whose name begins alike
+        f".other.partial-{host}~0123abcd",
         ".out.swp",
     ]
-    for name in (left, *others):
+    for name in (*left, *others):
         (tmp_path / name).touch()
     files.write_bytes(path, b"new")
     assert names_in(tmp_path) == sorted([*others, "out"])
+
+
+WRITER = """
+import sys
+from pathlib import Path
+from bayesnorm import files
+with files.replacing(Path(sys.argv[1])) as file:
+    file.write(b"whole")
+    file.flush()
+    print("at work", flush=True)
+    sys.stdin.readline()
+"""
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs locks of files")
+def test_a_writer_that_lives_is_left_alone_even_if_its_number_looks_dead(tmp_path):
+    """The number of a process in another container says nothing here; only the lock on the partial file counts."""
+    command = [sys.executable, "-c", WRITER, tmp_path / "out"]
+    with subprocess.Popen(command, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as writer:
+        assert writer.stdout.readline() == "at work\n"
+        (partial,) = tmp_path.iterdir()
+        assert str(writer.pid) not in partial.name.partition("~")[2].partition("-")
+        files.write_bytes(tmp_path / "out", b"meanwhile")
+        assert partial.exists()
+        writer.communicate("\n", timeout=60)
+    assert writer.returncode == 0
+    assert (tmp_path / "out").read_bytes() == b"whole"
+    assert names_in(tmp_path) == ["out"]
+
+
+@pytest.mark.skipif(os.name != "posix", reason="needs permissions of files")
+@pytest.mark.parametrize("mode", [0o600, 0o640, 0o444, 0o666])
+def test_an_overwritten_file_keeps_its_permissions(tmp_path, mode):
+    path = tmp_path / "out"
+    path.write_bytes(b"old")
+    path.chmod(mode)
+    with files.replacing(path) as file:
+        (partial,) = (left for left in tmp_path.iterdir() if left != path)
+        assert stat.S_IMODE(partial.stat().st_mode) & 0o077 & ~mode == 0, "nobody else can read the new content"
+        file.write(b"new")
+    assert path.read_bytes() == b"new"
+    assert stat.S_IMODE(path.stat().st_mode) == mode
+
+
+def test_a_link_that_leads_to_itself(tmp_path):
+    (tmp_path / "link").symlink_to(tmp_path / "link")
+    for write in (files.require_place, files.require_writable, lambda path: files.write_bytes(path, b"x")):
+        with pytest.raises(FileFormatError, match=r"link is a symbolic link that leads to itself. Remove it"):
+            write(tmp_path / "link")
 
 
 def test_a_writer_that_is_killed_is_cleaned_up_after(tmp_path):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import itertools
 import os
 import shutil
 import signal
@@ -15,6 +16,7 @@ from pathlib import Path
 
 import pytest
 
+from bayesnorm import files
 from bayesnorm.cli import run_folder
 
 from ..marks import takes_long
@@ -101,27 +103,76 @@ def test_a_full_disk(full_disk, refuses, regression_run, table, tmp_path):
     assert (run / "model.bayesnorm").read_bytes() == (regression_run.run / "model.bayesnorm").read_bytes()
 
 
-def test_what_killed_runs_left_is_cleaned_up(fit, tmp_path):
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        ended.wait()
-    host = socket.gethostname()
-    dead, living = f".run.partial-{host}~{ended.pid}", f".run.partial-{host}~{os.getppid()}"
-    foreign = f".run.partial-elsewhere~{ended.pid}", f".run.partial-{host}-2~{os.getppid()}"
-    for name in (dead, living, *foreign):
+def partial_folder(token):
+    return f".run.partial-{socket.gethostname()}~{token}"
+
+
+def test_what_killed_runs_left_is_cleaned_up(tmp_path):
+    dead, living, foreign = partial_folder("0a"), partial_folder("0b"), ".run.partial-elsewhere~0a"
+    for name in (dead, living, foreign):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.bayesnorm").touch()
-    assert fit("--quiet").code == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([living, *foreign, "houses.csv", "run"])
+    with files.locked(tmp_path / living, wait=True):
+        run_folder.require_run_free(tmp_path / "run", force=False)
+    assert sorted(path.name for path in tmp_path.iterdir()) == sorted([living, foreign])
 
 
 def test_a_run_whose_successor_was_killed_while_taking_its_place_comes_back(regression_run, refuses, table, tmp_path):
-    with subprocess.Popen([sys.executable, "-c", ""]) as ended:
-        ended.wait()
-    shutil.copytree(regression_run.run, tmp_path / f".run.partial-{socket.gethostname()}~{ended.pid}-old")
+    shutil.copytree(regression_run.run, tmp_path / f"{partial_folder('0a')}-old")
     line = refuses("fit", table, "--target", "price", "--out", tmp_path / "run", "--quiet", *QUICK)
     assert "already contains a run" in line
     assert sorted(path.name for path in tmp_path.iterdir()) == ["houses.csv", "run"]
     assert (tmp_path / "run" / "model.bayesnorm").exists()
+
+
+def test_a_link_that_leads_to_itself(refuses, table, tmp_path):
+    (tmp_path / "run").symlink_to(tmp_path / "run")
+    line = refuses("fit", table, "--target", "price", "--out", tmp_path / "run", *QUICK)
+    assert f"--out: {tmp_path / 'run'} is a symbolic link that leads to itself. Remove it, or choose another" in line
+
+
+def test_a_replaced_run_keeps_its_permissions(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "model").touch()
+    (run / "model").chmod(0o600)
+    run.chmod(0o700)
+    with run_folder.new_run(run) as folder:
+        assert folder.stat().st_mode & 0o777 == 0o700
+        (folder / "model").write_text("new")
+        (folder / "new").touch()
+    assert (run / "model").read_text() == "new"
+    assert [path.stat().st_mode & 0o777 for path in (run, run / "model")] == [0o700, 0o600]
+
+
+@pytest.mark.skipif(sys.platform != "linux", reason="only Linux can exchange two names")
+@pytest.mark.parametrize("step", range(4))
+def test_a_killed_process_leaves_the_old_or_the_new_run(tmp_path, monkeypatch, step):
+    """The process dies before one of the steps that change names."""
+    run = tmp_path / "run"
+    run.mkdir()
+    (run / "old").touch()
+    child = os.fork()
+    if not child:
+        steps = itertools.count()
+
+        def die_before(function):
+            def step_or_die(*arguments, **options):
+                if next(steps) == step:
+                    os._exit(9)
+                return function(*arguments, **options)
+
+            return step_or_die
+
+        for where, name in ((Path, "rename"), (os, "replace"), (run_folder, "exchange"), (shutil, "rmtree")):
+            monkeypatch.setattr(where, name, die_before(getattr(where, name)))
+        with run_folder.new_run(run) as folder:
+            (folder / "new").touch()
+        os._exit(0)
+    code = os.waitstatus_to_exitcode(os.waitpid(child, 0)[1])
+    assert code == (9 if step < 3 else 0)
+    assert [path.name for path in run.iterdir()] == ["old" if step == 0 else "new"]
+    run_folder.require_run_free(tmp_path / "other", force=False)
 
 
 @pytest.mark.parametrize(
@@ -165,12 +216,20 @@ def terminated(monkeypatch):
 
 
 @pytest.mark.parametrize(
-    ("where", "name", "left"), [(Path, "mkdir", "old"), (Path, "rename", "new"), (shutil, "rmtree", "new")]
+    ("where", "name", "left"),
+    [
+        (Path, "mkdir", "old"),
+        (run_folder, "exchange", "new"),
+        (Path, "rename", "new"),
+        (shutil, "rmtree", "new"),
+    ],
 )
-def test_a_run_is_the_old_or_the_new_one_whenever_told_to_end(terminated, tmp_path, where, name, left):
+def test_a_run_is_the_old_or_the_new_one_whenever_told_to_end(terminated, tmp_path, monkeypatch, where, name, left):
     run = tmp_path / "run"
     run.mkdir()
     (run / "old").touch()
+    if name == "rename":
+        monkeypatch.setattr(run_folder, "exchange", lambda *_: False)  # as on other systems than Linux
     terminated(where, name)
     with pytest.raises(SystemExit), run_folder.new_run(run) as folder:
         (folder / "new").touch()
@@ -188,6 +247,7 @@ def test_an_old_run_stays_if_the_new_one_cannot_take_its_place(tmp_path, monkeyp
             raise OSError(errno.EIO, os.strerror(errno.EIO), str(path))
         first(path, target)
 
+    monkeypatch.setattr(run_folder, "exchange", lambda *_: False)
     monkeypatch.setattr(Path, "rename", fail)
     with pytest.raises(OSError, match="Input/output error"), run_folder.new_run(run) as folder:
         (folder / "new").touch()

@@ -7,9 +7,8 @@ import itertools
 import json
 import math
 import re
-import secrets
 import shutil
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
 from typing import Annotated, Any
@@ -18,7 +17,17 @@ import numpy as np
 import typer
 
 from ..errors import BayesNormError, FileFormatError
-from ..files import VERSION, left_behind, partial_name, require_version, require_writable_folder, write_bytes
+from ..files import (
+    VERSION,
+    abandoned,
+    exchange,
+    locked,
+    partial,
+    require_version,
+    require_writable_folder,
+    resolved,
+    write_bytes,
+)
 from ..schema import flag, later, listed, mapping, one_of, record, refuse, text
 from .ending import delay_signals
 from .fit_options import Task
@@ -54,8 +63,9 @@ def require_run_free(folder: Path, force: bool) -> None:
         folder: The folder of the new run.
         force: Whether to replace an existing run.
     """
-    require_writable_folder(folder.resolve().parent, "--out")
-    _clean_up(folder.resolve())
+    final = resolved(folder, "--out")
+    require_writable_folder(final.parent, "--out")
+    _remove_or_restore(final, abandoned(final))
     if folder.is_dir() and not any(folder.iterdir()):
         return
     if folder.exists() and not (folder / FACTS).is_file():
@@ -68,41 +78,63 @@ def require_run_free(folder: Path, force: bool) -> None:
 
 @contextlib.contextmanager
 def new_run(folder: Path) -> Iterator[Path]:
-    """Yield a working folder next to the final one; it is renamed to the final one if the block succeeds.
+    """Yield a working folder next to the final one; it takes the place of the final one if the block succeeds.
 
-    Errors name files by their final place.
+    At every moment the old run or the new one is complete in its place, where the system can exchange two names.
+    Folders and files keep the permissions of those that they replace. Errors name files by their final place.
 
     Args:
         folder: The folder of the new run.
     """
-    final = folder.resolve()  # a link stays a link, and its target becomes the run
+    final = resolved(folder, "--out")  # a link stays a link, and its target becomes the run
     existed = final.exists()
-    working = final.parent / f"{partial_name(final)}-{secrets.token_hex(4)}"
-    old = working.with_name(f"{working.name}{OLD_SUFFIX}")
-    try:
+
+    def create(working: Path) -> None:
         try:
-            working.mkdir()
+            working.mkdir(0o700 if existed else 0o777)
         except OSError as error:
             raise BayesNormError(
                 f"--out: {folder} cannot be created ({error.strerror}). Choose a place where you may write."
             ) from None
-        yield working
+
+    def remove(working: Path) -> None:
+        with delay_signals():
+            _remove_or_restore(final, (working, _old(working)))
+
+    with partial(final, create, remove) as working:
+        try:
+            yield working
+        except OSError as error:
+            error.filename = str(error.filename or folder).replace(str(working), str(folder))
+            raise
+        except BayesNormError as error:
+            if str(working) not in str(error):
+                raise
+            raise type(error)(str(error).replace(str(working), str(folder))) from error
         if final.exists() and not existed:
             raise BayesNormError(f"--out: another process created {folder} in the meantime. Choose another name.")
         with delay_signals():
-            if final.exists():
-                final.rename(old)
+            _replace(final, working)
+
+
+def _replace(final: Path, working: Path) -> None:
+    """Give a folder the place and the permissions of another one, if there is one."""
+    if not final.exists():
+        working.rename(final)
+        return
+    for path in [working, *working.rglob("*")]:
+        before = final / path.relative_to(working)
+        if before.exists():
+            shutil.copymode(before, path)
+    if not exchange(working, final):
+        with locked(final, wait=False):  # nobody restores the old run meanwhile
+            final.rename(_old(working))
             working.rename(final)
-    except OSError as error:
-        error.filename = str(error.filename or folder).replace(str(working), str(folder))
-        raise
-    except BayesNormError as error:
-        if str(working) not in str(error):
-            raise
-        raise type(error)(str(error).replace(str(working), str(folder))) from error
-    finally:
-        with delay_signals():
-            _remove_or_restore(final, working, old)
+
+
+def _old(working: Path) -> Path:
+    """Return the name of the old run while a new one takes its place, where names cannot be exchanged."""
+    return working.with_name(f"{working.name}{OLD_SUFFIX}")
 
 
 def write_facts(folder: Path, facts: dict[str, Any]) -> None:
@@ -188,13 +220,7 @@ def read_json(path: Path) -> Any:
         raise FileFormatError(f"RUN: {path} is damaged ({error}). Run `bayesnorm fit` again.") from error
 
 
-def _clean_up(final: Path) -> None:
-    """Remove what killed runs on this machine left next to a folder, or restore the old run."""
-    for part in left_behind(final):
-        _remove_or_restore(final, part)
-
-
-def _remove_or_restore(final: Path, *parts: Path) -> None:
+def _remove_or_restore(final: Path, parts: Iterable[Path]) -> None:
     """Remove parts of a run, or restore the old run if no new one has replaced it."""
     for part in parts:
         if part.name.endswith(OLD_SUFFIX) and part.exists() and not final.exists():
