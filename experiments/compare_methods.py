@@ -27,9 +27,7 @@ from bayesnorm.likelihoods import Gaussian
 from bayesnorm.methods import MCBN, MNF, BayesByBackprop, GaussianBN, MCDropout, StochasticBN, ensemble
 from bayesnorm.metrics import constant_variance, coverage, crps, normalised_crps, normalised_pll, pll, rmse
 from bayesnorm.network import add_dropout
-from bayesnorm.posterior import Posterior
-from bayesnorm.posterior.combined import combine
-from bayesnorm.posterior.deterministic import deterministic
+from bayesnorm.posterior import Posterior, combine, deterministic
 from bayesnorm.predictive import RegressionPredictive
 from bayesnorm.training import Rescaled, train
 

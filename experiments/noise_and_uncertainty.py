@@ -18,7 +18,7 @@ from torch import Tensor
 
 import bayesnorm as bn
 from bayesnorm.calibration.variance_scaled_temperature import PRIOR
-from bayesnorm.predictive.regression import gaussian_crps
+from bayesnorm.predictive import gaussian_crps
 
 from .cosine_training import train_steps
 from .data import UCI_SETS

@@ -12,8 +12,7 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError, NotFiniteError
-from bayesnorm.predictive.noise import LaplaceNoise, NormalNoise
-from bayesnorm.predictive.student_t import StudentTNoise
+from bayesnorm.predictive import LaplaceNoise, NormalNoise, StudentTNoise
 
 # Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")

@@ -24,7 +24,7 @@ BUDGET = {
     "network": 3_690,
     "plots": 1_270,
     "posterior": 1_700,
-    "predictive": 740,
+    "predictive": 735,
     "report": 2_120,
     "calibration": 790,
     "shift": 390,

@@ -19,7 +19,7 @@ import bayesnorm as bn
 from bayesnorm.calibration import significantly_better
 from bayesnorm.calibration.calibrate import EVIDENCE, SLOPE_SHARE
 from bayesnorm.calibration.variance_scaled_temperature import PRIOR
-from bayesnorm.likelihoods.variance_scaled_categorical import MOST, log_variance
+from bayesnorm.likelihoods import LARGEST_DISAGREEMENT, log_logit_variance
 from bayesnorm.metrics import auroc, ece, nll
 from bayesnorm.predictive import ClassificationPredictive
 
@@ -50,8 +50,8 @@ FORMS = {
     CALIBRATED: Form(0.0, PRIOR, SLOPE_SHARE * EVIDENCE),  # what `calibrate` does
     "rising": Form(0.0, PRIOR),
     "rising, no prior": Form(0.0, math.inf),
-    BOTH_WAYS: Form(-MOST, PRIOR),
-    "both ways, no prior": Form(-MOST, math.inf),
+    BOTH_WAYS: Form(-LARGEST_DISAGREEMENT, PRIOR),
+    "both ways, no prior": Form(-LARGEST_DISAGREEMENT, math.inf),
 }
 
 
@@ -94,12 +94,14 @@ def covariates(f: Tensor, logits: Tensor) -> dict[str, Tensor]:
     first, second = f.gather(-1, logits.topk(2).indices.expand(len(f), -1, -1)).unbind(-1)
     told = {"margin": (first - second).var(0), "largest logit": first.var(0)}
     told["mutual information"] = bn.Categorical().predictive(f).mutual_information.clamp_min(1e-12)
-    return {LOGITS: log_variance(f, f.new_full((len(f),), 1 / len(f)))} | {name: v.log() for name, v in told.items()}
+    return {LOGITS: log_logit_variance(f, f.new_full((len(f),), 1 / len(f)))} | {
+        name: v.log() for name, v in told.items()
+    }
 
 
 def standardised(uncertainty: Tensor, mean: float, std: float, least: float) -> Tensor:
     """Return z."""
-    return ((uncertainty - mean) / std).clamp(least, MOST)
+    return ((uncertainty - mean) / std).clamp(least, LARGEST_DISAGREEMENT)
 
 
 def points(logits: Tensor, labels: Tensor, log_temperature: Tensor) -> Tensor:

@@ -20,7 +20,7 @@ from torch import Tensor, nn
 import bayesnorm as bn
 from bayesnorm.calibration import calibrate, minimise_on_log_scale
 from bayesnorm.engines import Delta, MonteCarlo, SigmaPoints
-from bayesnorm.methods.batchnorm_method import BatchNormMethod
+from bayesnorm.methods import BatchNormMethod
 from bayesnorm.posterior import BatchNormPosterior, Posterior
 
 from ..measuring import timed

@@ -14,7 +14,7 @@ from bayesnorm.engines import delta
 from bayesnorm.engines.delta import Delta, output_jacobian
 from bayesnorm.engines.gaussian_outputs import SOFTMAX_SAMPLES, GaussianOutputs
 from bayesnorm.errors import NetworkError
-from bayesnorm.posterior.fluctuations import Empirical
+from bayesnorm.posterior import Empirical
 
 from ..two_norms import SIGMAS, TIGHT, Difference, network, rows
 

@@ -10,7 +10,7 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.engines.directions import OutputDirections, output_components
-from bayesnorm.posterior.fluctuations import Empirical
+from bayesnorm.posterior import Empirical
 
 from ..two_norms import TIGHT, network, rows
 

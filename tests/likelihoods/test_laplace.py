@@ -10,7 +10,7 @@ from scipy import integrate, stats
 
 import bayesnorm as bn
 from bayesnorm import metrics
-from bayesnorm.predictive.noise import LaplaceNoise
+from bayesnorm.predictive import LaplaceNoise
 
 Z = torch.tensor([-40.0, -3.0, -0.2, 0.0, 1e-9, 0.7, 5.0, 30.0], dtype=torch.float64)
 

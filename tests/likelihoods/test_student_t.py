@@ -10,8 +10,7 @@ from scipy import integrate, stats
 
 import bayesnorm as bn
 from bayesnorm import metrics
-from bayesnorm.predictive import RegressionPredictive
-from bayesnorm.predictive.student_t import StudentTNoise
+from bayesnorm.predictive import RegressionPredictive, StudentTNoise
 
 Z = torch.cat([-torch.logspace(-9, 4, 40), torch.zeros(1), torch.logspace(-9, 4, 40)]).double()
 LEVELS = torch.tensor([1e-12, 1e-6, 0.01, 0.3, 0.5, 0.8, 0.999, 1 - 1e-9], dtype=torch.float64)

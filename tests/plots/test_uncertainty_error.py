@@ -8,8 +8,7 @@ import torch
 from scipy import stats
 
 from bayesnorm.errors import BayesNormError, InputError
-from bayesnorm.predictive import GaussianPredictive, RegressionPredictive
-from bayesnorm.predictive.noise import LaplaceNoise
+from bayesnorm.predictive import GaussianPredictive, LaplaceNoise, RegressionPredictive
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from bayesnorm.plots import UncertaintyErrorPlot

@@ -13,7 +13,7 @@ from scipy.stats import norm
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError
-from bayesnorm.predictive.regression import RegressionPredictive, gaussian_crps
+from bayesnorm.predictive import RegressionPredictive, gaussian_crps
 
 
 def predictive(n=7, batch=5, out=(1,), precision=4.0, spread=1.0, weights=None, seed=0):

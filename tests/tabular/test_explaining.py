@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from bayesnorm.errors import BayesNormError, InputError
-from bayesnorm.predictive.gaussian import GaussianPredictive
+from bayesnorm.predictive import GaussianPredictive
 from bayesnorm.tabular import BayesNormClassifier, BayesNormRegressor, load
 from bayesnorm.tabular.explaining import explain_uncertainty, usual_row
 from bayesnorm.tabular.preprocessing import Preprocessing

@@ -29,10 +29,8 @@ from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood
 from ..network import as_tensor, renamed_argument
 from ..posterior import BatchNormPosterior, Posterior
-from ..predictive import ClassificationPredictive, MultiTaskPredictive, Predictive
-from ..predictive.base import as_targets, at_least_single
-from ..theory.priors import GaussianPrior, kl_divergence, weight_decay_prior
-from ..theory.unit_gaussians import UnitGaussians, unit_gaussians
+from ..predictive import ClassificationPredictive, MultiTaskPredictive, Predictive, as_targets, at_least_single
+from ..theory import GaussianPrior, UnitGaussians, kl_divergence, unit_gaussians, weight_decay_prior
 from .sampled_outputs import mean_score, require_scorable
 
 BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)

@@ -27,9 +27,7 @@ from torch import Tensor
 from ..arguments import require_number, require_seed, require_whole
 from ..engines import MonteCarlo
 from ..errors import BayesNormWarning, NotFiniteError
-from ..likelihoods import Categorical, Gaussian, Likelihood, VarianceScaledCategorical
-from ..likelihoods.classes import ClassTargets
-from ..likelihoods.scales import require_moderate
+from ..likelihoods import Categorical, ClassTargets, Gaussian, Likelihood, VarianceScaledCategorical, require_moderate
 from ..posterior import DeterministicPosterior, Posterior, effective_batch_size, resized
 from .calibrate_arguments import require_batch_sizes, require_noise, validation_cases
 from .held_out_scores import REFINEMENTS, Between, Score, significantly_better

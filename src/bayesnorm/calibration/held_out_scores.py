@@ -15,13 +15,9 @@ import torch
 from torch import Tensor
 
 from ..errors import BayesNormError
-from ..likelihoods import Likelihood
-from ..likelihoods.real_targets import RealTargets
-from ..metrics import crps_points, mean_over_points, pll_points
-from ..metrics.checks import scored_labels
-from ..predictive import ClassificationPredictive, Predictive, RegressionPredictive
-from ..predictive.base import as_targets
-from ..predictive.noise import NormalNoise
+from ..likelihoods import Likelihood, RealTargets
+from ..metrics import crps_points, mean_over_points, pll_points, scored_labels
+from ..predictive import ClassificationPredictive, NormalNoise, Predictive, RegressionPredictive, as_targets
 
 Score = Literal["crps", "pll", "nll"]
 

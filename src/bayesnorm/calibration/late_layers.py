@@ -13,7 +13,7 @@ from torch import Tensor
 from ..arguments import as_number, require_seed
 from ..engines import MonteCarlo
 from ..errors import BayesNormError
-from ..likelihoods.classes import ClassTargets
+from ..likelihoods import ClassTargets
 from ..posterior import BatchNormPosterior, DeterministicPosterior, Posterior
 from .calibrate import EVIDENCE, calibrate
 from .calibrate_arguments import require_noise

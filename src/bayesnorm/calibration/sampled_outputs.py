@@ -11,7 +11,7 @@ from torch import Tensor
 from ..engines import MonteCarlo, require_finite
 from ..likelihoods import Gaussian, Likelihood
 from ..posterior import Posterior
-from ..predictive.base import at_least_single
+from ..predictive import at_least_single
 from .held_out_scores import HeldOutScores, Score, score_points
 
 Case = tuple[Posterior, Any, Any]

@@ -11,8 +11,7 @@ import math
 import torch
 from torch import Tensor
 
-from ..likelihoods import Categorical, VarianceScaledCategorical
-from ..likelihoods.variance_scaled_categorical import log_variance, standardised
+from ..likelihoods import Categorical, VarianceScaledCategorical, log_logit_variance, standardised_disagreement
 from ..metrics import mean_over_points
 from ..predictive import ClassificationPredictive
 from .held_out_scores import score_points, significantly_better
@@ -44,12 +43,14 @@ def fit_variance_scaled_temperature(scored: SampledOutputs, likelihood: Categori
 def _fitted(scored: SampledOutputs, likelihood: Categorical) -> VarianceScaledCategorical | None:
     """Return temperature and slope with the lowest score; None if samples do not differ or the slope is negative."""
     outputs = [f if f.dim() > 2 else f.unsqueeze(-1) for f in scored.outputs]  # binary classifiers may lack an axis
-    log_variances = [log_variance(f, f.new_full((len(f),), 1 / len(f))) for f in outputs]
+    log_variances = [log_logit_variance(f, f.new_full((len(f),), 1 / len(f))) for f in outputs]
     joined = torch.cat([values.flatten() for values in log_variances]).double()
     if len(joined) < 2 or not bool(torch.isfinite(joined).all()) or not float(joined.std()) > 0:
         return None
     mean, std = float(joined.mean()), float(joined.std())
-    disagreement = [standardised(values, mean, std)[:, None] for values in log_variances]  # with an axis for classes
+    disagreement = [
+        standardised_disagreement(values, mean, std)[:, None] for values in log_variances
+    ]  # with an axis for classes
     parameters = torch.tensor([math.log(likelihood.temperature), 0.0], dtype=torch.float64, requires_grad=True)
     optimiser = torch.optim.LBFGS([parameters], max_iter=ITERATIONS, line_search_fn="strong_wolfe")
 

@@ -21,8 +21,7 @@ from torch import Tensor
 
 from ..arguments import hold_plain_numbers, require_whole
 from ..network import derivative_errors_explained
-from ..predictive import Predictive
-from ..predictive.base import at_least_single
+from ..predictive import Predictive, at_least_single
 from .base import CoordinatePosterior, Drawable, Engine, in_coordinates
 from .finite import finite_summary, require_finite
 from .gaussian_outputs import GaussianOutputs

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ..errors import NotFiniteError
 from ..network import numbered
-from ..predictive import MultiTaskPredictive, Predictive
-from ..predictive.base import at_least_single, largest_number
+from ..predictive import MultiTaskPredictive, Predictive, at_least_single, largest_number
 from .base import Drawable
 
 

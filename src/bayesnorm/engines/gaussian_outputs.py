@@ -8,8 +8,7 @@ import torch
 from torch import Tensor
 
 from ..likelihoods import Likelihood
-from ..predictive import Predictive
-from ..predictive.base import at_least_single
+from ..predictive import Predictive, at_least_single
 from .summing import Take, summary_of
 
 # Number of output samples if a likelihood has no closed form. They need no forward pass, and half of them are mirrored.

@@ -8,8 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..arguments import hold_plain_numbers, require_seed, require_whole
-from ..predictive import Predictive
-from ..predictive.base import at_least_single
+from ..predictive import Predictive, at_least_single
 from .base import Drawable, Engine, require_one_shape
 from .finite import finite_summary, require_finite
 from .summing import Take, run_passes, summary_of

@@ -9,8 +9,7 @@ import torch
 from torch import Tensor
 
 from ..likelihoods import Likelihood
-from ..predictive import Predictive, RegressionPredictive, RunningSummary
-from ..predictive.base import at_least_single
+from ..predictive import Predictive, RegressionPredictive, RunningSummary, at_least_single
 from .base import Passes, require_one_shape
 
 Take = Callable[[slice, Tensor, Tensor | None], None]

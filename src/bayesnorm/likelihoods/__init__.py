@@ -6,8 +6,10 @@ from .base import (
     require_likelihood as require_likelihood,
 )
 from .categorical import Categorical as Categorical
+from .classes import ClassTargets as ClassTargets
 from .gaussian import Gaussian as Gaussian
 from .heteroscedastic import (
+    Heteroscedastic as Heteroscedastic,
     HeteroscedasticGaussian as HeteroscedasticGaussian,
     HeteroscedasticLaplace as HeteroscedasticLaplace,
     HeteroscedasticStudentT as HeteroscedasticStudentT,
@@ -16,5 +18,12 @@ from .laplace import Laplace as Laplace
 from .learned import LearnedNoise as LearnedNoise
 from .logit_noise import LogitNoise as LogitNoise
 from .multi_task import MultiTask as MultiTask
+from .real_targets import RealTargets as RealTargets
+from .scales import require_moderate as require_moderate
 from .student_t import StudentT as StudentT
-from .variance_scaled_categorical import VarianceScaledCategorical as VarianceScaledCategorical
+from .variance_scaled_categorical import (
+    LARGEST_DISAGREEMENT as LARGEST_DISAGREEMENT,
+    VarianceScaledCategorical as VarianceScaledCategorical,
+    log_logit_variance as log_logit_variance,
+    standardised_disagreement as standardised_disagreement,
+)

@@ -14,8 +14,7 @@ from torch.nn.functional import nll_loss
 
 from ..arguments import as_whole, hold_plain_numbers, require_positive
 from ..errors import BayesNormError, InputError
-from ..predictive import ClassificationPredictive
-from ..predictive.base import as_targets, at_least_single
+from ..predictive import ClassificationPredictive, as_targets, at_least_single
 from .base import Likelihood
 from .scales import beside, holds, require_moderate, same_places
 

@@ -9,8 +9,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
-from ..predictive import GaussianPredictive
-from ..predictive.noise import NormalNoise
+from ..predictive import GaussianPredictive, NormalNoise
 from .real_targets import FixedScale
 from .scales import as_numbers, on_outputs, per_output, positive_numbers
 

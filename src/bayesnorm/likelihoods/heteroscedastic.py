@@ -10,10 +10,14 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..predictive import GaussianPredictive, RegressionPredictive
-from ..predictive.base import at_least_single
-from ..predictive.noise import LaplaceNoise, NormalNoise
-from ..predictive.student_t import StudentTNoise
+from ..predictive import (
+    GaussianPredictive,
+    LaplaceNoise,
+    NormalNoise,
+    RegressionPredictive,
+    StudentTNoise,
+    at_least_single,
+)
 from .real_targets import NoiseByScale
 from .scales import (
     LOG_STD_BOUND,

@@ -7,7 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..predictive.noise import LaplaceNoise
+from ..predictive import LaplaceNoise
 from .real_targets import FixedNoiseByScale
 from .scales import per_output
 

@@ -12,8 +12,7 @@ from torch import Tensor
 
 from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
-from ..predictive import MultiTaskPredictive
-from ..predictive.base import as_targets
+from ..predictive import MultiTaskPredictive, as_targets
 from ..schema import anything, listed
 from .base import Likelihood, likelihood_from
 from .classes import ClassTargets

@@ -13,10 +13,7 @@ from torch import Tensor
 
 from ..arguments import hold_plain_numbers
 from ..errors import InputError
-from ..predictive import RegressionPredictive
-from ..predictive.base import as_targets, at_least_single
-from ..predictive.noise import NoiseFamily
-from ..predictive.regression import observed
+from ..predictive import NoiseFamily, RegressionPredictive, as_targets, at_least_single, observed_targets
 from .base import Likelihood
 from .scales import (
     as_numbers,
@@ -76,7 +73,7 @@ class RealTargets(Likelihood, ABC):
 
     def errors(self, location: Tensor, y: Any) -> Tensor:
         """Return target minus location, (batch, *out), with NaN for missing targets."""
-        target, seen = observed(y, location, self.missing)
+        target, seen = observed_targets(y, location, self.missing)
         return target - location if seen is None else torch.where(seen, target - location, math.nan)
 
     def _seen(self, y: Any, location: Tensor) -> tuple[Tensor, Tensor | None]:

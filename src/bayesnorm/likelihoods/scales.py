@@ -11,7 +11,7 @@ from torch import Tensor
 
 from ..arguments import as_whole
 from ..errors import BayesNormError, InputError, NotFiniteError
-from ..predictive.base import largest_number
+from ..predictive import largest_number
 
 # Log standard deviations and log scales up to this magnitude are used unchanged: 3e-7 to 3e6.
 LOG_STD_LIMIT = 15.0

@@ -8,7 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..arguments import require_number
-from ..predictive.student_t import LEAST_DF, StudentTNoise
+from ..predictive import LEAST_DF, StudentTNoise
 from .real_targets import FixedNoiseByScale
 from .scales import per_output
 

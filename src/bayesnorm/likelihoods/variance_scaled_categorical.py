@@ -22,13 +22,12 @@ from dataclasses import dataclass, field
 from torch import Tensor
 
 from ..arguments import require_number, require_positive
-from ..predictive import ClassificationPredictive
-from ..predictive.base import at_least_single
+from ..predictive import ClassificationPredictive, at_least_single
 from .categorical import Categorical
 from .scales import beside
 
 # Maximum of z, in standard deviations above the mean.
-MOST = 2.0
+LARGEST_DISAGREEMENT = 2.0
 
 
 @dataclass(frozen=True)
@@ -69,7 +68,7 @@ class VarianceScaledCategorical(Categorical):
         if len(f) == 1 or not self.slope:
             return plain
         f = at_least_single(f if f.dim() > 2 else f.unsqueeze(-1))
-        return self._tempered(f, weights, log_variance(f, plain.weights))
+        return self._tempered(f, weights, log_logit_variance(f, plain.weights))
 
     @property
     def uses_sample_variance(self) -> bool:
@@ -84,12 +83,12 @@ class VarianceScaledCategorical(Categorical):
 
     def _tempered(self, f: Tensor, weights: Tensor | None, log_variance: Tensor) -> ClassificationPredictive:
         """Return the mixture whose temperature increases with the log-variance of the logits, (batch, *pixels)."""
-        z = standardised(log_variance, self.mean, self.std)
+        z = standardised_disagreement(log_variance, self.mean, self.std)
         temperature = beside(self.noise, f) * (self.slope * z).exp()
         return ClassificationPredictive(self.log_probs(f, temperature.unsqueeze(1)), weights, self.ignore_index)
 
 
-def log_variance(f: Tensor, weights: Tensor) -> Tensor:
+def log_logit_variance(f: Tensor, weights: Tensor) -> Tensor:
     """Return the logarithm of the variance over samples of logits (n, batch, class, *pixels), averaged over classes.
 
     Args:
@@ -102,6 +101,6 @@ def log_variance(f: Tensor, weights: Tensor) -> Tensor:
     return (share * deviation.square()).sum(0).mean(1).log()
 
 
-def standardised(log_variance: Tensor, mean: float, std: float) -> Tensor:
+def standardised_disagreement(log_variance: Tensor, mean: float, std: float) -> Tensor:
     """Return z, which is also 0 if there is no variance."""
-    return ((log_variance - mean) / std).clamp(0, MOST)
+    return ((log_variance - mean) / std).clamp(0, LARGEST_DISAGREEMENT)

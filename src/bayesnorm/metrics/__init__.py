@@ -19,6 +19,7 @@ from .checks import (
     number_vector as number_vector,
     real_tensor as real_tensor,
     regression_targets as regression_targets,
+    scored_labels as scored_labels,
     wide as wide,
 )
 from .classification import (

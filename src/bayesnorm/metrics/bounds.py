@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..predictive import RegressionPredictive
-from ..predictive.base import at_least_single
-from ..predictive.regression import like_mean
+from ..predictive import RegressionPredictive, at_least_single, like_mean
 from .checks import check_floor, check_regression, observed_targets, real_tensor, wide
 from .crps import crps
 from .pll import VARIANCE_FLOOR, gaussian_log_prob, pll

@@ -9,8 +9,7 @@ from torch import Tensor
 
 from ..arguments import require_positive
 from ..errors import InputError
-from ..predictive import ClassificationPredictive, RegressionPredictive, RegressionSummary
-from ..predictive.base import as_targets, number_tensor
+from ..predictive import ClassificationPredictive, RegressionPredictive, RegressionSummary, as_targets, number_tensor
 
 
 def check_regression(predictive: Any) -> None:

@@ -8,10 +8,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..predictive import RegressionPredictive
-from ..predictive.base import of_seen, weighted_mean
-from ..predictive.noise import NoiseFamily
-from ..predictive.regression import gaussian_crps
+from ..predictive import NoiseFamily, RegressionPredictive, gaussian_crps, weighted_mean, zero_if_missing
 from .checks import check_form, finite_std, observed_targets
 from .points import MEMORY, map_points, mean_over_points
 
@@ -43,7 +40,7 @@ def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussi
     check_form(form)
     target, seen = observed_targets(predictive, y)
     if form == "gaussian":
-        return of_seen(gaussian_crps(target, predictive.mean, finite_std(predictive)), seen)
+        return zero_if_missing(gaussian_crps(target, predictive.mean, finite_std(predictive)), seen)
     noise, weights = predictive.noise, predictive.weights
     if not hasattr(noise, "distance_of_two"):
         raise InputError(
@@ -55,7 +52,7 @@ def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussi
         to_target = weighted_mean(noise.distance(y - loc, scale), weights)
         return (to_target - _half_spread(loc, scale, weights, noise)).clamp_min(0)
 
-    return of_seen(map_points(score, predictive, target, memory), seen)
+    return zero_if_missing(map_points(score, predictive, target, memory), seen)
 
 
 def _half_spread(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily) -> Tensor:

@@ -7,8 +7,7 @@ from typing import Any
 
 from torch import Tensor
 
-from ..predictive import RegressionPredictive
-from ..predictive.base import mixture_log, of_seen
+from ..predictive import RegressionPredictive, mixture_log, zero_if_missing
 from .checks import check_floor, check_form, finite_std, observed_targets
 from .points import MEMORY, map_points, mean_over_points
 
@@ -64,13 +63,13 @@ def pll_points(
     target, seen = observed_targets(predictive, y)
     if form == "gaussian":
         std = finite_std(predictive).clamp_min(math.sqrt(floor))
-        return of_seen(gaussian_log_prob(target - predictive.mean, std), seen)
+        return zero_if_missing(gaussian_log_prob(target - predictive.mean, std), seen)
 
     def score(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
         scale = scale.clamp_min(math.sqrt(floor))
         return mixture_log(predictive.noise.log_prob((y - loc) / scale) - scale.log(), predictive.weights)
 
-    return of_seen(map_points(score, predictive, target, memory), seen)
+    return zero_if_missing(map_points(score, predictive, target, memory), seen)
 
 
 def gaussian_log_prob(error: Tensor, std: Tensor) -> Tensor:

@@ -9,9 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..predictive import RegressionPredictive
-from ..predictive.base import weighted_mean
-from ..predictive.regression import require_level
+from ..predictive import RegressionPredictive, require_level, weighted_mean
 from .checks import check_regression, finite_std, number_vector, observed_targets
 from .points import MEMORY, map_points, mean_over_points
 

@@ -13,8 +13,7 @@ from torchmetrics import Metric  # type: ignore[import-not-found, unused-ignore]
 from torchmetrics.utilities import dim_zero_cat  # type: ignore[import-not-found, unused-ignore]
 
 from ..errors import InputError
-from ..predictive import ClassificationPredictive, ClassificationSummary, RegressionPredictive
-from ..predictive.base import as_targets, mixture_log
+from ..predictive import ClassificationPredictive, ClassificationSummary, RegressionPredictive, as_targets, mixture_log
 from .checks import scored_labels
 from .classification import accuracy, brier, ece, mean_iou, nll
 from .crps import crps

@@ -1,16 +1,30 @@
 """Predictives: the distributions of targets that a posterior and a likelihood give for new inputs."""
 
-from .base import Predictive as Predictive, Summary as Summary, weighted_mean as weighted_mean
+from .base import (
+    Predictive as Predictive,
+    Summary as Summary,
+    as_targets as as_targets,
+    at_least_single as at_least_single,
+    largest_number as largest_number,
+    mixture_log as mixture_log,
+    number_tensor as number_tensor,
+    weighted_mean as weighted_mean,
+    zero_if_missing as zero_if_missing,
+)
 from .classification import ClassificationPredictive as ClassificationPredictive
-from .gaussian import GaussianPredictive as GaussianPredictive
 from .multi_task import MultiTaskPredictive as MultiTaskPredictive
+from .noise import LaplaceNoise as LaplaceNoise, NoiseFamily as NoiseFamily, NormalNoise as NormalNoise
 from .regression import (
     RegressionPredictive as RegressionPredictive,
     gaussian_crps as gaussian_crps,
+    like_mean as like_mean,
+    observed_targets as observed_targets,
     require_level as require_level,
 )
+from .student_t import LEAST_DF as LEAST_DF, StudentTNoise as StudentTNoise
 from .summaries import (
     ClassificationSummary as ClassificationSummary,
+    GaussianPredictive as GaussianPredictive,
     RegressionSummary as RegressionSummary,
     RunningSummary as RunningSummary,
     map_tensors as map_tensors,

@@ -71,15 +71,12 @@ class Predictive(ABC):
 
 
 class Summary(Predictive):
-    """A predictive without samples: it consists of a few tensors, each with examples first and pixels last."""
+    """A predictive without samples: it consists of three tensors, each with examples first and pixels last."""
 
-    @property
-    @abstractmethod
-    def parts(self) -> tuple[Tensor, ...]:
-        """The tensors that the summary consists of."""
+    parts: tuple[Tensor, Tensor, Tensor]
 
     @abstractmethod
-    def with_parts(self, *parts: Tensor) -> Self:
+    def with_parts(self, first: Tensor, second: Tensor, third: Tensor) -> Self:
         """Return a summary of the same kind that consists of other tensors."""
 
 
@@ -106,9 +103,9 @@ def number_tensor(
         raise InputError(f"{name} must be a tensor or an array of numbers, got {what}.") from error
 
 
-def of_seen(points: Tensor, seen: Tensor | None) -> Tensor:
+def zero_if_missing(points: Tensor, present: Tensor | None) -> Tensor:
     """Return the scores of the targets that are present, and 0 for missing targets."""
-    return points if seen is None else torch.where(seen, points, 0)
+    return points if present is None else torch.where(present, points, 0)
 
 
 def at_least_single(values: Tensor) -> Tensor:
@@ -121,7 +118,7 @@ def largest_number(dtype: torch.dtype) -> float:
     return math.sqrt(torch.finfo(dtype).max) / 2
 
 
-def draw_weights(weights: Tensor | None, like: Tensor) -> Tensor:
+def normalised_weights(weights: Tensor | None, like: Tensor) -> Tensor:
     """Return normalised weights for the n samples along the first axis of `like`; None means equal weights."""
     if weights is None:
         return torch.full((len(like),), 1 / len(like), dtype=like.dtype, device=like.device)

@@ -10,7 +10,16 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .base import Predictive, as_targets, choose_samples, draw_weights, mixture_log, of_seen, sampling, weighted_mean
+from .base import (
+    Predictive,
+    as_targets,
+    choose_samples,
+    mixture_log,
+    normalised_weights,
+    sampling,
+    weighted_mean,
+    zero_if_missing,
+)
 
 
 @dataclass(frozen=True, repr=False)
@@ -33,7 +42,7 @@ class ClassificationPredictive(Predictive):
 
     def __init__(self, log_probs: Tensor, weights: Tensor | None = None, ignore_index: int | None = None) -> None:
         object.__setattr__(self, "log_probs", log_probs)
-        object.__setattr__(self, "weights", draw_weights(weights, log_probs))
+        object.__setattr__(self, "weights", normalised_weights(weights, log_probs))
         object.__setattr__(self, "ignore_index", ignore_index)
 
     @cached_property
@@ -90,14 +99,14 @@ class ClassificationPredictive(Predictive):
 
     def log_prob(self, y: Any) -> Tensor:
         """Return the log probability of the classes `y`, (batch, *pixels)."""
-        target, seen = as_targets(y, self.log_probs.device), None
+        target, present = as_targets(y, self.log_probs.device), None
         if self.ignore_index is not None:
-            seen = target != self.ignore_index
-            target = torch.where(seen, target, torch.zeros_like(target))
+            present = target != self.ignore_index
+            target = torch.where(present, target, torch.zeros_like(target))
         target = self.targets(target)
         chosen = target[None, :, None].expand(len(self.log_probs), *[-1] * (target.dim() + 1))
         log_prob = mixture_log(self.log_probs.gather(2, chosen)[:, :, 0], self.weights)
-        return of_seen(log_prob, seen)
+        return zero_if_missing(log_prob, present)
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
         sampling(n, seed)

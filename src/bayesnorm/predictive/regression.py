@@ -15,11 +15,11 @@ from .base import (
     Predictive,
     as_targets,
     choose_samples,
-    draw_weights,
     largest_number,
     mixture_log,
-    of_seen,
+    normalised_weights,
     weighted_mean,
+    zero_if_missing,
 )
 from .mixture_quantile import tail_quantile
 from .noise import NoiseFamily, NormalNoise
@@ -57,7 +57,7 @@ class RegressionPredictive(Predictive):
     ) -> None:
         object.__setattr__(self, "loc", loc)
         object.__setattr__(self, "scale", scale.expand_as(loc))
-        object.__setattr__(self, "weights", draw_weights(weights, loc))
+        object.__setattr__(self, "weights", normalised_weights(weights, loc))
         object.__setattr__(self, "noise", noise or NormalNoise())
         object.__setattr__(self, "missing", missing)
 
@@ -75,16 +75,16 @@ class RegressionPredictive(Predictive):
 
     def log_prob(self, y: Any) -> Tensor:
         """Return the log density of the mixture at `y`, in the shape of `mean`."""
-        target, seen = self.observed(y)
+        target, present = self.observed(y)
         z = (target - self.loc) / self.scale
         log_prob = mixture_log(self.noise.log_prob(z) - self.scale.log(), self.weights)
-        return of_seen(log_prob, seen)
+        return zero_if_missing(log_prob, present)
 
     def expected_log_prob(self, y: Any) -> Tensor:
         """Return the mean over samples of the log density at `y`, in the shape of `mean`: the data term of an ELBO."""
-        target, seen = self.observed(y)
+        target, present = self.observed(y)
         log_prob = weighted_mean(self.noise.log_prob((target - self.loc) / self.scale) - self.scale.log(), self.weights)
-        return of_seen(log_prob, seen)
+        return zero_if_missing(log_prob, present)
 
     def cdf(self, y: Any) -> Tensor:
         """Return the probability that a target is at most `y`, in the shape of `mean`."""
@@ -113,9 +113,9 @@ class RegressionPredictive(Predictive):
                 f"crps needs a finite variance, but {type(self.noise).__name__} has an infinite one. Use log_prob, or "
                 'metrics.crps with form="mixture".'
             )
-        target, seen = self.observed(y)
+        target, present = self.observed(y)
         score = gaussian_crps(target, self.mean, self.std)
-        return of_seen(score, seen)
+        return zero_if_missing(score, present)
 
     def sample(self, n: int, seed: int = 0) -> Tensor:
         chosen, generator = choose_samples(n, self.weights, tuple(self.mean.shape), seed)
@@ -132,7 +132,7 @@ class RegressionPredictive(Predictive):
 
     def observed(self, y: Any) -> tuple[Tensor, Tensor | None]:
         """Return `targets` with missing ones replaced by the mean, and a mask of the others (None: none is missing)."""
-        return observed(y, self.mean, self.missing)
+        return observed_targets(y, self.mean, self.missing)
 
 
 def require_level(level: Any) -> float:
@@ -146,13 +146,13 @@ def require_level(level: Any) -> float:
     return number
 
 
-def observed(y: Any, mean: Tensor, missing: bool) -> tuple[Tensor, Tensor | None]:
+def observed_targets(y: Any, mean: Tensor, missing: bool) -> tuple[Tensor, Tensor | None]:
     """Return targets in the mean's shape, missing ones replaced by the mean, and a mask of the others (None: all)."""
     target = like_mean(y, mean, missing)
     if not missing:
         return target, None
-    seen = ~target.isnan()
-    return torch.where(seen, target, mean), seen
+    present = ~target.isnan()
+    return torch.where(present, target, mean), present
 
 
 def like_mean(y: Any, mean: Tensor, missing: bool = False) -> Tensor:

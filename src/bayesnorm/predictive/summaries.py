@@ -1,4 +1,4 @@
-"""Predictives that keep no samples: they are accumulated over the samples of a mixture, one after the other."""
+"""Predictives that keep no samples: closed forms, and summaries that are accumulated over samples one by one."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from .base import Predictive, Summary, mixture_log
+from .base import Predictive, Summary, mixture_log, zero_if_missing
 from .classification import ClassificationPredictive
 from .multi_task import MultiTaskPredictive
 from .noise import NoiseFamily
@@ -34,17 +34,10 @@ class ClassificationSummary(ClassificationPredictive, Summary):
         self, log_probs: Tensor, epistemic: Tensor, expected_entropy: Tensor, ignore_index: int | None = None
     ) -> None:
         super().__init__(log_probs[None], ignore_index=ignore_index)
-        object.__setattr__(self, "_parts", (log_probs, epistemic, expected_entropy))
+        object.__setattr__(self, "parts", (log_probs, epistemic, expected_entropy))
 
-    _parts: tuple[Tensor, Tensor, Tensor]
-
-    @property
-    def parts(self) -> tuple[Tensor, ...]:
-        return self._parts
-
-    def with_parts(self, *parts: Tensor) -> Self:
-        log_probs, epistemic, expected_entropy = parts
-        return type(self)(log_probs, epistemic, expected_entropy, self.ignore_index)
+    def with_parts(self, first: Tensor, second: Tensor, third: Tensor) -> Self:
+        return type(self)(first, second, third, self.ignore_index)
 
     @staticmethod
     def merge(parts: Sequence[Tensor], other: Sequence[Tensor], share: float) -> None:
@@ -59,26 +52,70 @@ class ClassificationSummary(ClassificationPredictive, Summary):
 
     @cached_property
     def probs(self) -> Tensor:
-        return self._parts[0].exp()
+        return self.parts[0].exp()
 
-    @cached_property
+    @property
     def epistemic(self) -> Tensor:
-        return self._parts[1]
+        return self.parts[1]
 
     @cached_property
     def aleatoric(self) -> Tensor:
         return (self.probs * (1 - self.probs) - self.epistemic).clamp_min(0)
 
-    @cached_property
+    @property
     def expected_entropy(self) -> Tensor:
-        return self._parts[2]
+        return self.parts[2]
 
     @cached_property
     def mutual_information(self) -> Tensor:
         return (self.entropy - self.expected_entropy).clamp_min(0)
 
 
-class RegressionSummary(RegressionPredictive, Summary):
+class MomentsPredictive(RegressionPredictive, Summary):
+    """A predictive of regression that consists of mean, epistemic and aleatoric variance, each (batch, *out)."""
+
+    @property
+    def mean(self) -> Tensor:
+        return self.parts[0]
+
+    @property
+    def epistemic(self) -> Tensor:
+        return self.parts[1]
+
+    @property
+    def aleatoric(self) -> Tensor:
+        return self.parts[2]
+
+
+class GaussianPredictive(MomentsPredictive):
+    """The Gaussian p(y | x) = N(mean, epistemic + aleatoric), independently for every target.
+
+    It is the predictive if the network's output has a Gaussian distribution in closed form. It has one mixture
+    component and keeps no samples.
+
+    Args:
+        mean: Predictive mean, (batch, *out).
+        epistemic: Variance of the network's output under the posterior, (batch, *out).
+        aleatoric: Variance of the noise, broadcast to the shape of `mean`.
+        missing: Whether NaN marks a missing target. Default: False.
+    """
+
+    def __init__(self, mean: Tensor, epistemic: Tensor, aleatoric: Tensor, missing: bool = False) -> None:
+        super().__init__(mean[None], (epistemic + aleatoric).sqrt()[None], missing=missing)
+        object.__setattr__(self, "parts", (mean, epistemic, aleatoric.expand_as(mean)))
+
+    def with_parts(self, first: Tensor, second: Tensor, third: Tensor) -> Self:
+        return type(self)(first, second, third, self.missing)
+
+    def expected_log_prob(self, y: Any) -> Tensor:
+        """Return the mean of log N(y; f, aleatoric) over f ~ N(mean, epistemic), in closed form."""
+        target, present = self.observed(y)
+        squares = (target - self.mean).square() + self.epistemic
+        log_prob = -0.5 * (squares / self.aleatoric + (2 * math.pi * self.aleatoric).log())
+        return zero_if_missing(log_prob, present)
+
+
+class RegressionSummary(MomentsPredictive):
     """Mean and variance of a mixture, without its samples.
 
     They do not determine the shape of the distribution, so `log_prob`, `cdf`, `quantile`, `interval` and `sample` raise
@@ -95,20 +132,13 @@ class RegressionSummary(RegressionPredictive, Summary):
     def __init__(
         self, mean: Tensor, epistemic: Tensor, aleatoric: Tensor, noise: NoiseFamily, missing: bool = False
     ) -> None:
-        object.__setattr__(self, "_parts", (mean, epistemic, aleatoric))
+        object.__setattr__(self, "parts", (mean, epistemic, aleatoric))
         object.__setattr__(self, "weights", mean.new_ones(1))
         object.__setattr__(self, "noise", noise)
         object.__setattr__(self, "missing", missing)
 
-    _parts: tuple[Tensor, Tensor, Tensor]
-
-    @property
-    def parts(self) -> tuple[Tensor, ...]:
-        return self._parts
-
-    def with_parts(self, *parts: Tensor) -> Self:
-        mean, epistemic, aleatoric = parts
-        return type(self)(mean, epistemic, aleatoric, self.noise, self.missing)
+    def with_parts(self, first: Tensor, second: Tensor, third: Tensor) -> Self:
+        return type(self)(first, second, third, self.noise, self.missing)
 
     @staticmethod
     def merge(parts: Sequence[Tensor], other: Sequence[Tensor], share: float) -> None:
@@ -118,18 +148,6 @@ class RegressionSummary(RegressionPredictive, Summary):
         _add_variances(epistemic, new_epistemic, apart, share)
         mean.add_(apart, alpha=share)
         _add_means(aleatoric, new_aleatoric, share)
-
-    @cached_property
-    def mean(self) -> Tensor:
-        return self._parts[0]
-
-    @cached_property
-    def epistemic(self) -> Tensor:
-        return self._parts[1]
-
-    @cached_property
-    def aleatoric(self) -> Tensor:
-        return self._parts[2]
 
     @property
     def loc(self) -> NoReturn:
@@ -197,11 +215,15 @@ def _mergeable(predictive: Predictive) -> _Mergeable:
     if isinstance(predictive, ClassificationSummary | RegressionSummary):
         return predictive
     if isinstance(predictive, ClassificationPredictive):
-        parts = _parts_of_one(predictive.log_probs[0]) if len(predictive.log_probs) == 1 else _parts_of(predictive)
-        return ClassificationSummary(*parts, predictive.ignore_index)
+        if len(predictive.log_probs) == 1:
+            return ClassificationSummary(*_parts_of_one(predictive.log_probs[0]), predictive.ignore_index)
+        log_probs = mixture_log(predictive.log_probs, predictive.weights)
+        return ClassificationSummary(
+            log_probs, predictive.epistemic, predictive.expected_entropy, predictive.ignore_index
+        )
     if isinstance(predictive, RegressionPredictive):
-        parts = predictive.mean, predictive.epistemic, predictive.aleatoric
-        return RegressionSummary(*parts, predictive.noise, predictive.missing)
+        moments = predictive.mean, predictive.epistemic, predictive.aleatoric
+        return RegressionSummary(*moments, predictive.noise, predictive.missing)
     raise InputError(
         'keep="summary" supports predictives of regression and classification, but this is a '
         f'{type(predictive).__name__}. Use keep="samples".'
@@ -219,13 +241,8 @@ def map_tensors(function: Callable[..., Tensor], *predictives: Any) -> Predictiv
     return first.with_parts(*map(function, *(predictive.parts for predictive in predictives)))
 
 
-def _parts_of(predictive: ClassificationPredictive) -> tuple[Tensor, Tensor, Tensor]:
-    log_probs = mixture_log(predictive.log_probs, predictive.weights)
-    return log_probs, predictive.epistemic, predictive.expected_entropy
-
-
 def _parts_of_one(log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the same for a single sample, by a way that is fast for large images."""
+    """Return the parts of the summary of a single sample, by a way that is fast for large images."""
     finite = log_probs.clamp_min(torch.finfo(log_probs.dtype).min)  # so that 0 times it is 0
     entropy = log_probs.exp().mul_(finite).sum(1).neg_()
     return log_probs, log_probs.new_zeros(()).expand_as(log_probs), entropy

@@ -18,8 +18,7 @@ from torch import Tensor
 from ..calibration import HeldOutScores, Score, significantly_better
 from ..likelihoods import HeteroscedasticGaussian, HeteroscedasticStudentT, Likelihood
 from ..metrics import crps_points
-from ..predictive import RegressionPredictive
-from ..predictive.noise import NoiseFamily, NormalNoise
+from ..predictive import NoiseFamily, NormalNoise, RegressionPredictive
 
 # Number of quantiles that represent a normal distribution.
 POINTS = 9

@@ -19,8 +19,7 @@ from torch import Tensor, nn
 from torch.nn.functional import one_hot
 
 from ..errors import InputError
-from ..likelihoods import Categorical, Gaussian, HeteroscedasticGaussian, Likelihood
-from ..likelihoods.heteroscedastic import Heteroscedastic
+from ..likelihoods import Categorical, Gaussian, Heteroscedastic, HeteroscedasticGaussian, Likelihood
 from ..metrics import crps_points, nll, rmse
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from ..training import Rescaled
