@@ -75,12 +75,13 @@ def teye_table2() -> str:
             "cells": f"**{where}.** Mean log-likelihood (PLL), batches as in training:",
             "claims": "Claims and open questions (differences of PLL; positive is better):",
             "cells_unaugmented": "Mean log-likelihood (PLL), batches without augmentation (not the paper's procedure):",
+            "by_seed": "Mean log-likelihood (PLL), batches as in training, over networks that differ in their seed:",
             "rows": "Every method with its largest number of samples:",
         }
         for kind, title in titles.items():
             head = list(table2.HEADS[kind.removesuffix("_unaugmented")])
             rows = [[*row[:-1], verdict(row[-1])] for row in tables[kind]]
-            parts += [title, table(head, rows)]
+            parts += [title, table(head, rows)] if rows else []
     return "\n\n".join(parts)
 
 

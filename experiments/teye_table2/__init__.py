@@ -2,7 +2,9 @@
 
 In addition to the table, with a verdict for each of its cells (`verdicts.py`), other methods are scored on the same
 network (`methods.py`), with their cost in forward passes. Networks (`networks.py`) are the published one and networks
-trained here. Outputs of networks are stored (`gathering.py`), so an interrupted command continues.
+trained here. The first of those is scored by all methods. The table's own cells are repeated on each of them, with
+mean and standard deviation over their seeds. Outputs of networks are stored (`gathering.py`), so an interrupted command
+continues.
 
 The paper's network differs: it is a pre-activation ResNet-32 with leaky units, trained with M = 32. The published one
 has neither, and was trained with M = 128.
@@ -29,7 +31,7 @@ from ..evidence import show_progress, write_numbers, write_picture
 from ..options import OUT, FastestDevice, OutFolder, fastest
 from . import showing
 from .gathering import Gathering
-from .methods import UNAUGMENTED, Images, predict_all
+from .methods import SOFTMAX, UNAUGMENTED, Images, predict_all
 from .networks import GIVEN, TRAINED, TrainedNetworks, given_network, trained_networks
 from .peers import read_predictions
 from .presets import PRESETS, Preset
@@ -49,10 +51,11 @@ def main(
     preset: Annotated[
         Size,
         typer.Option(
-            help="A short test; the published network on 2,000 test images; or that and trained ones on 10,000."
+            help="Images and samples: a short test; 2,000 test images; or 10,000 of them, which needs --networks."
         ),
     ] = Size.quick,
     networks: Annotated[Path | None, typer.Option(help="Folder of networks that were trained here.")] = None,
+    skip_given: Annotated[bool, typer.Option("--skip-given", help="Score only the networks of --networks.")] = False,
     peers: Annotated[Path | None, typer.Option(help="Folder of predictions that `make bench-peers` wrote.")] = None,
     kept: Annotated[Path | None, typer.Option(help="Folder for outputs of networks. [default: in --out]")] = None,
     device: FastestDevice = None,
@@ -66,10 +69,12 @@ def main(
     python -m experiments teye-table2 --preset quick --out out
     """
     chosen, where = PRESETS[preset], fastest(device)
-    if chosen.trained and networks is None:
-        raise UsageError(f"--networks is missing. The preset {preset} needs a folder with trained networks.")
+    if networks is None and (preset is Size.paper or skip_given):
+        needed_by = "--skip-given" if skip_given else f"The preset {preset}"
+        raise UsageError(f"--networks is missing. {needed_by} needs a folder with trained networks.")
     gathering = Gathering(kept or out / "teye_table2_outputs", show_progress)
-    found = list(measure(chosen, trained_networks(networks, where), peers, gathering, where))
+    trained = trained_networks(networks, where)
+    found = list(measure(chosen, trained, peers, gathering, where, skip_given=skip_given))
     show_progress("")
     for one in found:
         print(f"{showing.text(one)}\n")
@@ -80,19 +85,30 @@ def main(
 
 
 def measure(
-    preset: Preset, trained: TrainedNetworks, peers: Path | None, gathering: Gathering, device: str
+    preset: Preset,
+    trained: TrainedNetworks,
+    peers: Path | None,
+    gathering: Gathering,
+    device: str,
+    *,
+    skip_given: bool = False,
 ) -> Iterator[dict[str, Any]]:
     """Yield the scores of every network as plain values."""
     images = read_images(preset, device)
-    networks: dict[str, nn.Module] = {GIVEN: given_network().to(device)}
-    if preset.trained:
+    networks: dict[str, nn.Module] = {} if skip_given else {GIVEN: given_network().to(device)}
+    if trained.members:
         networks[TRAINED] = trained.members[0]
     for name, network in networks.items():
         predicted = predict_all(network, images, preset, gathering)
-        left_out = ["MC dropout and a deep ensemble need networks that were trained here (the preset paper)"]
+        left_out = ["MC dropout and a deep ensemble need networks that were trained here (--networks)"]
+        by_seed = []
         if name == TRAINED:
             by_several, left_out = trained.predict(images, preset, gathering)
             predicted += by_several
+            by_seed = [
+                _table_of_seed(seed, member, images, preset, gathering)
+                for seed, member in zip(trained.seeds, trained.members, strict=True)
+            ]
         if peers is None:
             left_out.append("other libraries: --peers was not given")
         else:
@@ -106,8 +122,23 @@ def measure(
             "cells_unaugmented": [asdict(cell) for cell in cells(scores, UNAUGMENTED)],
             "claims": [asdict(claim) for claim in claims(scores)],
             "rows": scores.as_json(),
+            "by_seed": by_seed,
             "left_out": left_out,
         }
+
+
+def _table_of_seed(
+    seed: int, network: nn.Module, images: Images, preset: Preset, gathering: Gathering
+) -> dict[str, Any]:
+    """Return the table of one trained network as plain values."""
+    scores = score_all(predict_all(network, images, preset, gathering, table_only=True), images.labels)
+    return {
+        "seed": seed,
+        "accuracy": scores.of(SOFTMAX).accuracy,
+        "cells": [asdict(cell) for cell in cells(scores)],
+        "cells_unaugmented": [asdict(cell) for cell in cells(scores, UNAUGMENTED)],
+        "claims": [asdict(claim) for claim in claims(scores)],
+    }
 
 
 def read_images(preset: Preset, device: str) -> Images:

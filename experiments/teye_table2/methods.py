@@ -30,9 +30,11 @@ from .presets import BATCH_SIZE, Preset
 SOFTMAX, TEMPERATURE = "softmax", "softmax, temperature"
 PUBLISHED, UNAUGMENTED = "MCBN as published, batches as in training", "MCBN, batches without augmentation"
 MCBN, MCBN_TEMPERATURE = "MCBN", "MCBN, temperature"
+TABLE = (PUBLISHED, UNAUGMENTED, MCBN)
+"""The methods over batch statistics that the table's cells and claims need."""
 TIMED_IMAGES, REPEATS = 64, 5
 CHOOSING_IMAGES, CHOOSING_DRAWS = 500, 32
-"""Score that chooses an effective batch size."""
+"""Images and samples that choose an effective batch size."""
 
 
 @dataclass(frozen=True, eq=False)
@@ -82,8 +84,10 @@ def batchnorm_methods(preset: Preset) -> dict[str, tuple[BatchNormMethod, int]]:
     }
 
 
-def predict_all(network: nn.Module, images: Images, preset: Preset, gathering: Gathering) -> list[Predicted]:
-    """Return the predictions of every method that needs only this network."""
+def predict_all(
+    network: nn.Module, images: Images, preset: Preset, gathering: Gathering, *, table_only: bool = False
+) -> list[Predicted]:
+    """Return the predictions of every method that needs only this network, or of the table's methods alone."""
     likelihood = bn.Categorical()
     point = bn.deterministic(network, likelihood)
     one = gathering.outputs(point, images.test, "point", lambda x: point.executable.point(x)[None], SOFTMAX)
@@ -92,9 +96,11 @@ def predict_all(network: nn.Module, images: Images, preset: Preset, gathering: G
         Predicted(TEMPERATURE, tempered(one, images.labels)),
     ]
     for name, (method, samples) in batchnorm_methods(preset).items():
+        if table_only and name not in TABLE:
+            continue
         posterior = method.fit(network, images.augmented if name == PUBLISHED else images.train, likelihood)
         found.append(Predicted(name, drawn(gathering, posterior, images.test, samples, name)))
-        if name == MCBN:
+        if name == MCBN and not table_only:
             found.append(Predicted(MCBN_TEMPERATURE, tempered(found[-1].outputs, images.labels), whole=True))
             found += [_sigma_points(gathering, posterior, images, preset.rank), _delta(gathering, posterior, images)]
             found += [_late(gathering, posterior, images, *late) for late in preset.late_samples]

@@ -24,7 +24,7 @@ from .gathering import Gathering
 from .methods import Images, Predicted, drawn
 from .presets import Preset
 
-NETWORK, DATA, MEMBERS = "teye-resnet32", "cifar10", 5
+NETWORK, DATA = "teye-resnet32", "cifar10"
 GIVEN, TRAINED = "ResNet-32, given weights", "ResNet-32, trained here"
 
 
@@ -34,10 +34,12 @@ class TrainedNetworks:
 
     Args:
         members: Networks without dropout, each with other initial weights.
+        seeds: The seed of each of them.
         dropped: One that was trained with dropout, or None.
     """
 
     members: Sequence[nn.Module] = ()
+    seeds: Sequence[int] = ()
     dropped: nn.Module | None = None
 
     def predict(self, images: Images, preset: Preset, gathering: Gathering) -> tuple[list[Predicted], list[str]]:
@@ -49,12 +51,13 @@ class TrainedNetworks:
             dropout = bn.MCDropout().fit(self.dropped, images.train, likelihood)
             outputs = drawn(gathering, dropout, images.test, preset.other_samples, "MC dropout")
             found.append(Predicted("MC dropout", outputs))
-        if len(self.members) < MEMBERS:
-            missing.append(f"deep ensemble: {len(self.members)} of {MEMBERS} trained networks are there")
+        members = len(self.members)
+        if members < 2:
+            missing.append(f"deep ensemble: it needs two trained networks, and the folder has {members}")
         else:
-            together = bn.ensemble(self.members[:MEMBERS], likelihood)
-            name = f"deep ensemble of {MEMBERS}"
-            found.append(Predicted(name, drawn(gathering, together, images.test, MEMBERS, name), whole=True))
+            name = f"deep ensemble of {members}"
+            together = bn.ensemble(self.members, likelihood)
+            found.append(Predicted(name, drawn(gathering, together, images.test, members, name), whole=True))
         return found, missing
 
 
@@ -67,15 +70,19 @@ def trained_networks(folder: Path | None, device: str) -> TrainedNetworks:
     """Return the networks of a folder, or none without a folder."""
     if folder is None:
         return TrainedNetworks()
-    members, dropped = list[nn.Module](), list[nn.Module]()
+    members, seeds, dropped = list[nn.Module](), list[int](), list[nn.Module]()
     for path in sorted(folder.glob("*.json")):
         told = json.loads(path.read_text())
         if (told.get("network"), told.get("data")) == (NETWORK, DATA):
             recipe = Recipe(**told["recipe"])
             network, _ = trained_network(Plan(NETWORK, DATA, recipe, told["seed"]), folder, path.stem, device)
-            (dropped if recipe.dropout else members).append(network)
+            if recipe.dropout:
+                dropped.append(network)
+            else:
+                members.append(network)
+                seeds.append(told["seed"])
     if not members:
         raise UsageError(
             f"--networks: {folder} has no {NETWORK} without dropout. Run train-image {NETWORK} to make one."
         )
-    return TrainedNetworks(members, dropped[0] if dropped else None)
+    return TrainedNetworks(members, seeds, dropped[0] if dropped else None)

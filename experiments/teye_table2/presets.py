@@ -21,7 +21,6 @@ class Preset:
         late_samples: Samples of late layers, by the number of sampled last layers.
         states: Number of batches whose statistics a posterior keeps.
         rank: Directions of `SigmaPoints`.
-        trained: Whether to include networks that were trained here.
     """
 
     train_images: int = 5000
@@ -32,7 +31,6 @@ class Preset:
     late_samples: tuple[tuple[int, int], ...] = ((1, 64), (2, 32))
     states: int = 256
     rank: int = 8
-    trained: bool = False
 
 
 PRESETS: dict[str, Preset] = {
@@ -47,5 +45,5 @@ PRESETS: dict[str, Preset] = {
         rank=4,
     ),
     "given": Preset(),
-    "paper": Preset(train_images=50_000, images=10_000, centred_samples=128, other_samples=128, trained=True),
+    "paper": Preset(train_images=50_000, images=10_000, centred_samples=128, other_samples=128),
 }

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import statistics
 from collections.abc import Sequence
 from typing import TYPE_CHECKING, Any
 
@@ -10,6 +11,7 @@ from bayesnorm.plots import style
 from ..panels import panels, set_figure_title
 from ..paper_facts import paper_facts
 from .methods import MCBN, PUBLISHED, SOFTMAX, TEMPERATURE, UNAUGMENTED
+from .verdicts import HOLDS
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
@@ -21,6 +23,7 @@ COLOURS = (style.VERMILION, style.BLUE, style.GREEN, style.PURPLE, style.SKY, st
 HEADS = {
     "cells": ("samples", "paper", "ours", "spread", "gain over softmax, paper", "gain over softmax, ours", "verdict"),
     "claims": ("claim or question", "paper", "ours", "verdict"),
+    "by_seed": ("samples", "paper", "ours, mean ± SD", "gain over softmax, paper", "gain, mean ± SD", "holds"),
     "rows": ("method", "samples", "cost (forward passes)", "NLL", "gain over softmax", "accuracy"),
 }
 
@@ -48,7 +51,8 @@ def tables(found: Row) -> dict[str, list[list[str]]]:
         ]
         for row in largest(found["rows"])
     ]
-    return {"cells": cells, "claims": claims, "cells_unaugmented": plain, "rows": rows}
+    by_seed = _cells_by_seed([one["cells"] for one in found.get("by_seed", ())])
+    return {"cells": cells, "claims": claims, "cells_unaugmented": plain, "by_seed": by_seed, "rows": rows}
 
 
 def _cells(cells: Sequence[Row]) -> list[list[str]]:
@@ -66,6 +70,26 @@ def _cells(cells: Sequence[Row]) -> list[list[str]]:
     ]
 
 
+def _cells_by_seed(tables_of_seeds: Sequence[Sequence[Row]]) -> list[list[str]]:
+    """Return the table's cells as mean and standard deviation over networks; none for fewer than two networks."""
+    if len(tables_of_seeds) < 2:
+        return []
+    return [
+        [
+            *_cells(cells[:1])[0][:2],
+            _mean_and_deviation([cell["ours"] for cell in cells]),
+            "" if cells[0]["their_gain"] is None else f"{cells[0]['their_gain']:+.2f}",
+            "" if cells[0]["gain"] is None else _mean_and_deviation([cell["gain"] for cell in cells], "+"),
+            f"{sum(cell['verdict'] == HOLDS for cell in cells)} of {len(cells)}",
+        ]
+        for cells in zip(*tables_of_seeds, strict=True)
+    ]
+
+
+def _mean_and_deviation(values: Sequence[float], sign: str = "") -> str:
+    return _with_error(statistics.mean(values), statistics.stdev(values), sign)
+
+
 def largest(rows: Sequence[Row]) -> list[Row]:
     """Return the row with the most samples for every method."""
     return list({row["method"]: row for row in rows}.values())  # rows of a method are in order of their samples
@@ -77,10 +101,13 @@ def text(found: Row) -> str:
         "cells": "Table 2 of Teye et al. 2018: mean log probability (PLL) of MCBN(32), batches as in training",
         "claims": "Claims and open questions (differences of PLL; positive is better)",
         "cells_unaugmented": "The same with batches without augmentation",
+        "by_seed": f"Table 2 over {len(found.get('by_seed', ()))} networks that differ in their seed",
         "rows": "Every method with its largest number of samples",
     }
     lines = [f"{found['network']}, {found['images']} test images"]
     for kind, body in tables(found).items():
+        if not body:
+            continue
         head = HEADS[kind.removesuffix("_unaugmented")]
         widths = [max(map(len, column)) for column in zip(head, *body, strict=True)]
         lines += ["", titles[kind]]

@@ -16,7 +16,7 @@ from experiments.image_networks.recipes import Recipe
 from experiments.image_networks.training import Plan, save_weights
 from experiments.networks import CifarResNet, load_cifar_resnet
 from experiments.paper_facts import paper_facts
-from experiments.teye_table2 import methods
+from experiments.teye_table2 import methods, showing
 from experiments.teye_table2.gathering import PART, Gathering
 from experiments.teye_table2.methods import MCBN, PUBLISHED, SOFTMAX, TEMPERATURE, Images, Predicted, halves, tempered
 from experiments.teye_table2.networks import NETWORK, trained_networks
@@ -168,15 +168,25 @@ def test_predictions_of_other_libraries(tmp_path):
     assert "another network" in read_predictions(tmp_path / "new", nn.Linear(2, 2), 3)[1][0]
 
 
-def test_networks_that_were_trained_here(tmp_path, refuses, monkeypatch):
-    monkeypatch.setitem(NETWORKS, NETWORK, partial(CifarResNet, 20, width=2))  # smaller, of the same name
-    recipe = Recipe(1)
-    for seed in range(5):
-        plan = Plan(NETWORK, "cifar10", recipe, seed)
-        save_weights(plan.new_network(), tmp_path / f"n{seed}.safetensors")
-        (tmp_path / f"n{seed}.json").write_text(json.dumps(plan.described()))
+@pytest.fixture
+def write_network(monkeypatch):
+    """Return a function that writes a small untrained network of the table's name."""
+    monkeypatch.setitem(NETWORKS, NETWORK, partial(CifarResNet, 20, width=2))
+
+    def write(folder, name, seed=0, **recipe):
+        plan = Plan(NETWORK, "cifar10", Recipe(1, **recipe), seed)
+        save_weights(plan.new_network(), folder / f"{name}.safetensors")
+        (folder / f"{name}.json").write_text(json.dumps(plan.described()))
+
+    return write
+
+
+def test_networks_that_were_trained_here(tmp_path, refuses, write_network):
+    for seed in (3, 4):
+        write_network(tmp_path, f"n{seed}", seed)
     (tmp_path / "n5.json").write_text(json.dumps({"network": "lenet5", "data": "mnist"}))
     found = trained_networks(tmp_path, "cpu")
+    assert found.seeds == [3, 4]
     train = torch.randn(4, 3, 8, 8)
     images = Images(train, train, torch.randn(2, 3, 8, 8), torch.tensor([0, 1]))
     preset = Preset(other_samples=2)
@@ -185,20 +195,19 @@ def test_networks_that_were_trained_here(tmp_path, refuses, monkeypatch):
     with torch.no_grad():
         each = torch.stack([member(images.test) for member in found.members])
     torch.testing.assert_close(together.outputs.mean(0), each.mean(0), rtol=1e-3, atol=1e-4)
-    plan = Plan(NETWORK, "cifar10", Recipe(1, dropout=0.5))
-    save_weights(plan.new_network(), tmp_path / "dropout.safetensors")
-    (tmp_path / "dropout.json").write_text(json.dumps(plan.described()))
+    write_network(tmp_path, "dropout", dropout=0.5)
     dropped = replace(trained_networks(tmp_path, "cpu"), members=())
     (dropout,), missing = dropped.predict(images, preset, Gathering(tmp_path / "kept"))
     assert dropout.outputs.shape == (2, 2, 10)
-    assert missing == ["deep ensemble: 0 of 5 trained networks are there"]
+    assert missing == ["deep ensemble: it needs two trained networks, and the folder has 0"]
     (tmp_path / "empty").mkdir()
     assert "has no teye-resnet32" in refuses("teye-table2", "--networks", tmp_path / "empty", code=2)
-    assert "needs a folder with trained networks" in refuses("teye-table2", "--preset", "paper", code=2)
+    for options in (("--preset", "paper"), ("--skip-given",)):
+        assert "needs a folder with trained networks" in refuses("teye-table2", *options, code=2)
 
 
 @pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
-def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch):
+def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch, write_network):
     require("resnet_cifar10/resnet32.safetensors", "cifar10/test_first2000.webp", "cifar10/train_first5000.webp")
     pytest.importorskip("matplotlib")
     smallest = Preset(
@@ -216,12 +225,18 @@ def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch):
     monkeypatch.setattr(methods, "REPEATS", 1)
     told = {"method": "laplace-torch, last layer", "passes": 1.0, "versions": {"laplace-torch": "0.3"}}
     write_predictions(tmp_path, load_cifar_resnet(32), torch.arange(12), torch.full((12, 10), 0.1), told)
-    ended = experiments("teye-table2", "--device", "cpu", "--peers", tmp_path, "--out", tmp_path / "out")
+    (tmp_path / "networks").mkdir()
+    for seed in (0, 1):
+        write_network(tmp_path / "networks", f"n{seed}", seed)
+    ended = experiments(
+        "teye-table2",
+        *("--device", "cpu", "--peers", tmp_path, "--networks", tmp_path / "networks", "--out", tmp_path / "out"),
+    )
     assert ended.code == 0, ended.err
     assert "4 samples are better than the softmax" in ended.out
     assert (tmp_path / "out" / "teye_table2.png").read_bytes().startswith(b"\x89PNG")
     written = json.loads((tmp_path / "out" / "teye_table2.json").read_text())
-    (found,) = written["networks"]
+    found, trained = written["networks"]
     assert [cell["samples"] for cell in found["cells"]] == [1, 2, 4, None]
     scores = {(row["method"], row["samples"]): row for row in found["rows"]}
     assert scores["laplace-torch 0.3, last layer", 1]["nll"] == pytest.approx(2.302585)
@@ -231,3 +246,12 @@ def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch):
     assert [cell["samples"] for cell in found["cells_unaugmented"]] == [1, 2, 4, None]
     assert {"GaussianBN", "StochasticBN", "SigmaPoints(1)", "Delta", "last layer, T = 2"} <= {m for m, _ in scores}
     assert found["left_out"][0].startswith("MC dropout and a deep ensemble need networks")
+    assert not found["by_seed"]
+    first, second = trained["by_seed"]
+    assert (first["seed"], first["cells"], first["claims"]) == (0, trained["cells"], trained["claims"])
+    assert (second["seed"], len(second["cells"])) == (1, 4)
+    assert second["cells"] != first["cells"]
+    (softmax,) = (row for row in showing.tables(trained)["by_seed"] if row[0] == "softmax")
+    nll = [-one["cells"][-1]["ours"] for one in (first, second)]
+    assert softmax[2] == f"{-sum(nll) / 2:.3f} ± {abs(nll[0] - nll[1]) / 2**0.5:.3f}"
+    assert "Table 2 over 2 networks that differ in their seed" in ended.out
