@@ -15,6 +15,7 @@ import sys
 import tempfile
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
+from functools import partial
 from pathlib import Path
 from types import FrameType
 from typing import Any
@@ -34,6 +35,7 @@ class Calls:
 
     functions: dict[str, set[str]] = field(default_factory=dict)  # files in the order of their first call
     depth: int = 0
+    result: Any = None  # what the function returned
     _level: int = 0
 
     def __call__(self, frame: FrameType, event: str, argument: Any) -> None:
@@ -55,7 +57,7 @@ def calls_of(run: Callable[[], object]) -> Calls:
     calls = Calls()
     sys.setprofile(calls)
     try:
-        run()
+        calls.result = run()
     finally:
         sys.setprofile(None)
     return calls
@@ -67,9 +69,9 @@ def library_calls() -> Iterator[tuple[str, Calls]]:
     layers = [nn.Linear(4, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU()]
     network = nn.Sequential(*layers, nn.Linear(16, 3)).eval()
     x, y = torch.randn(256, 4), torch.randint(3, (256,))
-    fitted = []
-    yield "MCBN.fit", calls_of(lambda: fitted.append(bn.MCBN(32, states=16).fit(network, x, bn.Categorical())))
-    posterior = fitted[0]
+    fit = calls_of(lambda: bn.MCBN(32, states=16).fit(network, x, bn.Categorical()))
+    yield "MCBN.fit", fit
+    posterior = fit.result
     yield "predict", calls_of(lambda: posterior.predict(x[:8]).entropy)
     yield "predict, SigmaPoints", calls_of(lambda: posterior.predict(x[:8], bn.SigmaPoints(4)).entropy)
     yield "predict, Delta", calls_of(lambda: posterior.predict(x[:8], bn.Delta()).entropy)
@@ -90,10 +92,9 @@ def command_calls() -> Iterator[tuple[str, Calls]]:
             "bayesnorm predict": ["predict", str(run), str(table)],
         }
         for name, arguments in commands.items():
-            codes: list[int] = []
             with contextlib.redirect_stdout(io.StringIO()), contextlib.redirect_stderr(io.StringIO()) as errors:
-                calls = calls_of(lambda arguments=arguments: codes.append(run_command(arguments)))
-            if codes[0]:
+                calls = calls_of(partial(run_command, arguments))
+            if calls.result:
                 raise SystemExit(f"{name} failed: {errors.getvalue()}")
             yield name, calls
 

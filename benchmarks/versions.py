@@ -5,7 +5,8 @@
 
 Each version runs in a process of its own, and the processes take turns, so that all versions meet the same noise. The
 results are the medians over the rounds: milliseconds, and the ratio to one forward pass of the same network (for fits,
-to forward passes over 64 batches), measured in turns in the same process. On a CPU it is CPU time of one thread, on a GPU time.
+to forward passes over 64 batches), measured in turns in the same process. On a CPU they are CPU time of one thread, on
+a GPU elapsed time.
 """
 
 from __future__ import annotations
@@ -92,9 +93,7 @@ def main() -> None:
                     "passes_highest": round(max(ratios), 3),
                 }
                 rows.append(row)
-                print(
-                    f"{case:58} {version.name:10} {row['ms']:10.3f} ms {row['passes']:9.2f} forward passes", flush=True
-                )
+                print(f"{case:58} {version.name:10} {row['ms']:10.3f} ms {row['passes']:8.2f} passes", flush=True)
     names = " ".join(f"{name}=..." for name in sources)
     command = f"python -m benchmarks.versions {names} --device {options.device}"
     made_on = machine(options.device) | {"threads": 1, "rounds": options.rounds, "command": command}
