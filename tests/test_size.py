@@ -17,7 +17,7 @@ BUDGET = {
     "cli": 3_170,
     "compression": 680,
     "engines": 580,
-    "likelihoods": 780,
+    "likelihoods": 745,
     "maps": 540,
     "methods": 630,
     "metrics": 720,

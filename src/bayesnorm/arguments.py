@@ -106,6 +106,12 @@ def require_function(name: str, value: Any) -> None:
         raise BayesNormError(f"{name} must be a function, got {type(value).__name__}.")
 
 
+def require_flag(name: str, value: Any) -> None:
+    """Raise an error if a value is neither True nor False."""
+    if not isinstance(value, bool):
+        raise BayesNormError(f"{name} must be True or False, got {value!r}.")
+
+
 def hold_plain_numbers(instance: Any) -> None:
     """Convert numbers in a frozen dataclass to int or float, which JSON can store; for `__post_init__`."""
     for name, value in list(vars(instance).items()):

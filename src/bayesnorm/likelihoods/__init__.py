@@ -1,26 +1,23 @@
 """Likelihoods: they turn network outputs into distributions of targets."""
 
 from .base import (
+    LearnedNoise as LearnedNoise,
     Likelihood as Likelihood,
     likelihood_from as likelihood_from,
     require_likelihood as require_likelihood,
 )
-from .categorical import Categorical as Categorical
-from .classes import ClassTargets as ClassTargets
-from .gaussian import Gaussian as Gaussian
+from .classes import Categorical as Categorical, ClassTargets as ClassTargets
+from .constant_noise import Gaussian as Gaussian, Laplace as Laplace, StudentT as StudentT
 from .heteroscedastic import (
     Heteroscedastic as Heteroscedastic,
     HeteroscedasticGaussian as HeteroscedasticGaussian,
     HeteroscedasticLaplace as HeteroscedasticLaplace,
     HeteroscedasticStudentT as HeteroscedasticStudentT,
 )
-from .laplace import Laplace as Laplace
-from .learned import LearnedNoise as LearnedNoise
 from .logit_noise import LogitNoise as LogitNoise
 from .multi_task import MultiTask as MultiTask
 from .real_targets import RealTargets as RealTargets
 from .scales import require_moderate as require_moderate
-from .student_t import StudentT as StudentT
 from .variance_scaled_categorical import (
     LARGEST_DISAGREEMENT as LARGEST_DISAGREEMENT,
     VarianceScaledCategorical as VarianceScaledCategorical,

@@ -1,4 +1,4 @@
-"""The base class of all likelihoods: it turns the outputs of n samples into a predictive."""
+"""The base class of likelihoods: outputs of n samples become a predictive. Also a training loss with learned noise."""
 
 from __future__ import annotations
 
@@ -6,11 +6,13 @@ import dataclasses
 from abc import ABC, abstractmethod
 from typing import Any, ClassVar, Self
 
-from torch import Tensor
+import torch
+from torch import Tensor, nn
 
 from ..errors import BayesNormError
 from ..predictive import Predictive
 from ..schema import anything, either, flag, listed, mapping, number, one_of, optional, refuse
+from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded
 
 _KINDS: dict[str, type[Likelihood]] = {}
 
@@ -95,6 +97,44 @@ class Likelihood(ABC):
         fields: Any = dataclasses.fields(self)  # type: ignore[arg-type]
         shown = [field for field in fields if not (field.kw_only and getattr(self, field.name) == field.default)]
         return {"kind": type(self).__name__, **{field.name: getattr(self, field.name) for field in shown}}
+
+
+class LearnedNoise(nn.Module):
+    """A training loss: the loss of a likelihood whose noise level is a trainable parameter.
+
+        noise = LearnedNoise(Gaussian())
+        train(model, x, y, loss=noise, parameters=[*model.parameters(), *noise.parameters()], epochs=100, batch_size=32)
+        posterior = MCBN(batch_size=32).fit(model, (x, y), likelihood=noise.likelihood())
+
+    The parameter is the logarithm of the likelihood's `noise`: one variance, scale or temperature, or one per output
+    if the likelihood has several (`Gaussian((1.0, 1.0))` for two outputs). For `MultiTask` there is one factor per
+    task, which sets the weight of the task's loss. A network that overfits learns too little noise; `calibrate` on
+    validation data corrects that.
+
+    Args:
+        likelihood: The likelihood to start from. Start with too much noise rather than too little, because Adam
+            remembers the large first gradients of too little noise for a long time.
+    """
+
+    def __init__(self, likelihood: Likelihood) -> None:
+        super().__init__()
+        if not isinstance(likelihood, Likelihood):
+            raise BayesNormError(f"likelihood must be an object such as Gaussian(), got {type(likelihood).__name__}.")
+        self._start = likelihood
+        self.log_noise = nn.Parameter(likelihood.noise.log().to(torch.get_default_dtype()))
+
+    @property
+    def noise(self) -> Tensor:
+        """The current noise, which is positive."""
+        return bounded(self.log_noise, 2 * LOG_STD_LIMIT, 2 * LOG_STD_BOUND).exp()
+
+    def forward(self, f: Tensor, y: Any) -> Tensor:
+        """Return the likelihood's loss with the current noise, differentiable in outputs and noise."""
+        return self._start.loss(f, y, self.noise)
+
+    def likelihood(self) -> Likelihood:
+        """Return the likelihood with the current noise as plain numbers."""
+        return self._start.with_noise(self.noise.detach())
 
 
 def require_likelihood(likelihood: Any) -> None:

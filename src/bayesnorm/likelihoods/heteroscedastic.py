@@ -15,10 +15,9 @@ from ..predictive import (
     LaplaceNoise,
     NormalNoise,
     RegressionPredictive,
-    StudentTNoise,
     at_least_single,
 )
-from .real_targets import NoiseByScale
+from .real_targets import NoiseByScale, StudentTTargets
 from .scales import (
     LOG_STD_BOUND,
     LOG_STD_LIMIT,
@@ -29,7 +28,6 @@ from .scales import (
     positive_numbers,
     require_moderate,
 )
-from .student_t import required_df
 
 
 @dataclass(frozen=True)
@@ -143,7 +141,7 @@ class HeteroscedasticLaplace(Heteroscedastic):
 
 
 @dataclass(frozen=True)
-class HeteroscedasticStudentT(Heteroscedastic):
+class HeteroscedasticStudentT(Heteroscedastic, StudentTTargets):
     """Regression with predicted Student's t noise, which is robust against outliers.
 
     Of 2 D outputs, the first D are locations, and the others are logarithms of squared scales. The same network can be
@@ -158,14 +156,6 @@ class HeteroscedasticStudentT(Heteroscedastic):
     """
 
     df: float = 4.0
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        object.__setattr__(self, "df", required_df(self.df))
-
-    @property
-    def family(self) -> StudentTNoise:
-        return StudentTNoise(self.df)
 
     def log_scale_of(self, output: Tensor) -> Tensor:
         return 0.5 * bounded(output, 2 * LOG_STD_LIMIT, 2 * LOG_STD_BOUND)

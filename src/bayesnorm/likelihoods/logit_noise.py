@@ -10,10 +10,10 @@ from typing import ClassVar
 import torch
 from torch import Tensor
 
-from ..arguments import require_seed, require_whole
+from ..arguments import require_flag, require_seed, require_whole
 from ..errors import InputError
 from .classes import ClassTargets, with_zero
-from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded, require_flag
+from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded
 
 # Maximum count of noisy logits that are in memory at once, unless a single sample has more.
 BLOCK_NUMBERS = 2**20

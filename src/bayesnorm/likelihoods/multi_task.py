@@ -12,7 +12,7 @@ from torch import Tensor
 
 from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
-from ..predictive import MultiTaskPredictive, as_targets
+from ..predictive import MultiTaskPredictive, Predictive, as_targets
 from ..schema import anything, listed
 from .base import Likelihood, likelihood_from
 from .classes import ClassTargets
@@ -61,30 +61,27 @@ class MultiTask(Likelihood):
 
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> MultiTaskPredictive:
         parts = self._outputs(f)
-        predictives = {name: task.predictive(parts[name], weights) for name, task, _ in self.tasks}
-        return MultiTaskPredictive(predictives, self._targets)
+        return self._joined({name: task.predictive(parts[name], weights) for name, task, _ in self.tasks})
 
     @property
     def uses_sample_variance(self) -> bool:
         return any(task.uses_sample_variance for _, task, _ in self.tasks)
 
     def part_predictive(self, f: Tensor, weights: Tensor | None, variance: Tensor | None) -> MultiTaskPredictive:
-        parts = self._outputs(f)
-        variances = {} if variance is None else self._outputs(variance[None])
+        parts, variances = self._outputs(f), None if variance is None else self._outputs(variance[None])
         predictives = {}
         for name, task, _ in self.tasks:
-            variance = variances[name][0] if task.uses_sample_variance and variances else None
-            predictives[name] = task.part_predictive(parts[name], weights, variance)
-        return MultiTaskPredictive(predictives, self._targets)
+            task_variance = variances[name][0] if variances and task.uses_sample_variance else None
+            predictives[name] = task.part_predictive(parts[name], weights, task_variance)
+        return self._joined(predictives)
 
     def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> MultiTaskPredictive | None:
         means, variances = self._outputs(mean[None]), self._outputs(variance[None])
-        predictives = {}
-        for name, task, _ in self.tasks:
-            exact = task.gaussian_predictive(means[name][0], variances[name][0])
-            if exact is None:
-                return None
-            predictives[name] = exact
+        exact = {name: task.gaussian_predictive(means[name][0], variances[name][0]) for name, task, _ in self.tasks}
+        predictives = {name: predictive for name, predictive in exact.items() if predictive is not None}
+        return self._joined(predictives) if len(predictives) == len(exact) else None
+
+    def _joined(self, predictives: Mapping[str, Predictive]) -> MultiTaskPredictive:
         return MultiTaskPredictive(predictives, self._targets)
 
     def loss(self, f: Tensor, y: Any, noise: Tensor | None = None) -> Tensor:

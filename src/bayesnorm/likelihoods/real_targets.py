@@ -6,24 +6,29 @@ import dataclasses
 import math
 from abc import ABC, abstractmethod
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, ClassVar, Self
+from typing import TYPE_CHECKING, Any, Self
 
 import torch
 from torch import Tensor
 
-from ..arguments import hold_plain_numbers
+from ..arguments import hold_plain_numbers, require_flag, require_number
 from ..errors import InputError
-from ..predictive import NoiseFamily, RegressionPredictive, as_targets, at_least_single, observed_targets
+from ..predictive import (
+    LEAST_DF,
+    NoiseFamily,
+    RegressionPredictive,
+    StudentTNoise,
+    as_targets,
+    at_least_single,
+    observed_targets,
+)
 from .base import Likelihood
 from .scales import (
     as_numbers,
     holds,
     like_outputs,
-    on_outputs,
     positive_numbers,
     require_axis,
-    require_flag,
-    require_moderate,
 )
 
 
@@ -58,10 +63,10 @@ class RealTargets(Likelihood, ABC):
         f = at_least_single(f)
         location, log_scale = self.split(f[None], noise)
         location, log_scale = location[0], log_scale[0] if log_scale.dim() == location.dim() else log_scale
-        target, seen = self._seen(y, location)
+        target, present = self._targets(y, location)
         cost = log_scale - self.family.log_prob((target - location) * (-log_scale).exp())
-        if seen is not None:
-            cost = torch.where(seen, cost, 0)
+        if present is not None:
+            cost = torch.where(present, cost, 0)
         return cost.sum() / len(f)
 
     def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
@@ -73,22 +78,22 @@ class RealTargets(Likelihood, ABC):
 
     def errors(self, location: Tensor, y: Any) -> Tensor:
         """Return target minus location, (batch, *out), with NaN for missing targets."""
-        target, seen = observed_targets(y, location, self.missing)
-        return target - location if seen is None else torch.where(seen, target - location, math.nan)
+        target, present = observed_targets(y, location, self.missing)
+        return target - location if present is None else torch.where(present, target - location, math.nan)
 
-    def _seen(self, y: Any, location: Tensor) -> tuple[Tensor, Tensor | None]:
+    def _targets(self, y: Any, location: Tensor) -> tuple[Tensor, Tensor | None]:
         """Return targets in the shape of the outputs, and a mask of those that are present (None: all)."""
         y = y if isinstance(y, Tensor) else as_targets(y, location.device, location.dtype)
         try:
             target = like_outputs(y, location)
         except InputError as error:
             raise InputError(f"{error} {self._hint(y, location)}".rstrip()) from None
-        unknown = target.isnan()
+        missing = target.isnan()
         if self.missing:
-            return torch.where(unknown, location.detach().to(target.dtype), target), ~unknown
-        if holds(unknown.any()):
+            return torch.where(missing, location.detach().to(target.dtype), target), ~missing
+        if holds(missing.any()):
             raise InputError(
-                f"y has {int(unknown.sum())} NaN among {y.numel()} values. Drop those rows, or pass missing=True to "
+                f"y has {int(missing.sum())} NaN among {y.numel()} values. Drop those rows, or pass missing=True to "
                 f"{type(self).__name__}."
             )
         return target, None
@@ -96,34 +101,6 @@ class RealTargets(Likelihood, ABC):
     def _hint(self, y: Tensor, location: Tensor) -> str:
         """Return an additional sentence for errors about the shape of targets."""
         return ""
-
-
-@dataclass(frozen=True)
-class FixedScale(RealTargets, ABC):
-    """The base class of likelihoods with constant noise: one scale, or one per output."""
-
-    _name: ClassVar[str]
-    """Name of the field with the noise."""
-
-    _power: ClassVar[int] = 1
-    """The power of the noise's scale that this field is."""
-
-    @abstractmethod
-    def _log_scale(self, noise: Tensor) -> Tensor:
-        """Return the logarithm of the scale for this `noise`."""
-
-    def split(self, f: Tensor, noise: Tensor | None = None) -> tuple[Tensor, Tensor]:
-        return f, on_outputs(self._name, self._log_scale(self.noise if noise is None else noise), f, self.axis)
-
-    def predictive(self, f: Tensor, weights: Tensor | None = None) -> RegressionPredictive:
-        f = at_least_single(f)
-        self._require_moderate(f)
-        scale = on_outputs(self._name, self._log_scale(self.noise).exp(), f, self.axis)
-        return RegressionPredictive(f, scale, weights, self.family, self.missing)
-
-    def _require_moderate(self, f: Tensor) -> None:
-        """Raise an error if the noise is too extreme for outputs of this dtype."""
-        require_moderate(self._name, getattr(self, self._name), f.dtype, power=self._power)
 
 
 class NoiseByScale(RealTargets, ABC):
@@ -146,10 +123,17 @@ class NoiseByScale(RealTargets, ABC):
         return dataclasses.replace(self, **changed)
 
 
-class FixedNoiseByScale(NoiseByScale, FixedScale, ABC):
-    """A `FixedScale` whose noise is the scale itself."""
+class StudentTTargets(RealTargets, ABC):
+    """The base class of likelihoods whose noise has the degrees of freedom `df`."""
 
-    _name = "scale"
+    if TYPE_CHECKING:
+        df: float
 
-    def _log_scale(self, noise: Tensor) -> Tensor:
-        return noise.log()
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        requirement = f"a finite number from {LEAST_DF} (the mean exists only above 1)"
+        object.__setattr__(self, "df", require_number("df", self.df, least=LEAST_DF, requirement=requirement))
+
+    @property
+    def family(self) -> StudentTNoise:
+        return StudentTNoise(self.df)

@@ -61,12 +61,6 @@ def require_axis(axis: Any) -> None:
         raise BayesNormError(f"axis must be -1 (the last) or 1 (channels of maps), got {axis!r}.")
 
 
-def require_flag(name: str, value: Any) -> None:
-    """Raise an error unless the value is True or False."""
-    if not isinstance(value, bool):
-        raise BayesNormError(f"{name} must be True or False, got {value!r}.")
-
-
 def as_numbers(noise: Tensor) -> float | tuple[float, ...]:
     """Return a tensor with zero or one axis as plain numbers."""
     numbers = noise.double().tolist()

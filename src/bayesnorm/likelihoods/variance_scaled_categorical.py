@@ -23,7 +23,7 @@ from torch import Tensor
 
 from ..arguments import require_number, require_positive
 from ..predictive import ClassificationPredictive, at_least_single
-from .categorical import Categorical
+from .classes import Categorical
 from .scales import beside
 
 # Maximum of z, in standard deviations above the mean.

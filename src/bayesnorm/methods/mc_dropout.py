@@ -29,7 +29,7 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ..arguments import require_function, require_number, require_positive, require_seed, require_whole
+from ..arguments import require_flag, require_function, require_number, require_positive, require_seed, require_whole
 from ..errors import BayesNormError
 from ..likelihoods import Likelihood, require_likelihood
 from ..network import DropoutExecutable, Progress, RateChoice, TrainData, dropout_rates, example_rows, renamed_argument
@@ -56,8 +56,7 @@ class MCDropout:
     consistent: bool = True
 
     def __post_init__(self) -> None:
-        if not isinstance(self.consistent, bool):
-            raise BayesNormError(f"consistent must be True or False, got {self.consistent!r}.")
+        require_flag("consistent", self.consistent)
 
     def fit(
         self,
