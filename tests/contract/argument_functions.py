@@ -159,7 +159,7 @@ CALLS = {
     "channels": Call(
         lambda **options: dict(prune_channels(fitted(1), X, **options).network.state_dict()),
         multiply_adds=number(0.5, "a number above 0 and up to 1", (0, 1.5)),
-        seed=accepted(3),
+        seed=seed(),
     ),
     # Networks, training and data.
     "add_dropout": Call(
@@ -241,7 +241,7 @@ CALLS = {
         seed=seed(),
     ),
     "choose": Call(
-        lambda count, seed: active.choose(active.bald, predictive(3), count, seed=seed), count=_count, seed=accepted(3)
+        lambda count, seed: active.choose(active.bald, predictive(3), count, seed=seed), count=_count, seed=seed()
     ),
     "choose_at_random": Call(
         lambda count, seed: active.Random().choose(predictive(3), count, seed=seed), count=accepted(3), seed=seed()

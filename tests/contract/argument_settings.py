@@ -8,6 +8,7 @@ from argument_kinds import (
     AXIS,
     DF,
     FINITE_PER_UNIT,
+    FROM_1,
     LEAST_0,
     LEAST_2,
     PER_UNIT,
@@ -86,7 +87,7 @@ CALLS = {
         ignore_index=whole(-100, "a whole number such as -100", (), none=True),
         seed=seed(),
     ),
-    "BatchBALD": Call(active.BatchBALD, configurations=accepted(9), block_bytes=accepted(99)),
+    "BatchBALD": Call(active.BatchBALD, configurations=whole(9, FROM_1), block_bytes=whole(99, FROM_1)),
     "GaussianPrior": Call(
         lambda **numbers: vars(GaussianPrior(**numbers)),  # equal only to itself
         mean_loc=number(0.5, FINITE_PER_UNIT, ()),

@@ -78,7 +78,7 @@ def choose(
         reference: Predictions of the inputs at which the variance should fall, for `VarianceReduction`.
     """
     require_acquisition(acquisition)
-    count = require_count("count", count, row_count(predictive), "candidates")
+    count, seed = require_count("count", count, row_count(predictive), "candidates"), require_seed(seed)
     if not isinstance(acquisition, BatchAcquisition):
         scores = _scores(acquisition, predictive)
         return scores.sort(descending=True, stable=True).indices[:count].cpu()

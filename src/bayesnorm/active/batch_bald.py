@@ -16,7 +16,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from ..arguments import hold_plain_numbers, require_seed
+from ..arguments import require_seed
 from ..errors import InputError
 from ..predictive import ClassificationPredictive, ClassificationSummary, Predictive
 from .acquisitions import GreedyBatch, require_count
@@ -40,7 +40,8 @@ class BatchBALD:
     block_bytes: int = 2**26
 
     def __post_init__(self) -> None:
-        hold_plain_numbers(self)
+        for name in ("configurations", "block_bytes"):
+            object.__setattr__(self, name, require_count(name, getattr(self, name)))
 
     def choose(
         self, predictive: Predictive, count: int, *, seed: int = 0, reference: Predictive | None = None
@@ -72,7 +73,7 @@ def batch_bald(
     predictive = require_classification(predictive)
     count = require_count("count", count, len(predictive), "candidates")
     configurations = require_count("configurations", configurations)
-    block_bytes = require_count("block_bytes", block_bytes)
+    block_bytes, seed = require_count("block_bytes", block_bytes), require_seed(seed)
     if isinstance(predictive, ClassificationSummary):
         raise InputError('predictive is a summary without samples. Call predict(x) without keep="summary".')
     if predictive.log_probs.dim() != 3:
@@ -80,7 +81,7 @@ def batch_bald(
             f"predictive has log_probs of shape {tuple(predictive.log_probs.shape)}, with one label per pixel, which "
             "are too many to enumerate. Use active.bald."
         )
-    generator = torch.Generator().manual_seed(require_seed(seed))
+    generator = torch.Generator().manual_seed(seed)
     pool = _Pool(predictive, block_bytes)
     labels = _Configurations(torch.ones(1, dtype=torch.float64), predictive.weights[None].log().double().cpu())
     # Gains shrink as more labels are known (submodularity), so an example's last gain bounds its next one.

@@ -88,8 +88,8 @@ class BatchSizeChoice:
         head = f"{'batch size':>10} {'ELBO':>14} {'log-likelihood':>15} {'KL':>12} {'epistemic':>10}"
         lines = [head + (f" {'validation':>11}" if validated else "")]
         for row in self.rows:
-            line = f"{row.batch_size:>10g} {row.elbo:>14.1f} {row.log_likelihood:>15.1f} {row.kl:>12.1f}"
-            line += f" {row.uncertainty:>10.3g}"
+            line = f"{row.batch_size:>10g} {row.elbo:>14.1f} {row.log_likelihood:>15.1f} {row.kl:>12.1f} "
+            line += f"{row.uncertainty:>10.3g}"
             line += f" {row.validation:>11.4f}" if row.validation is not None else ""
             lines.append(line + (" <- chosen" if row is self.best else ""))
         return "\n".join(lines)
@@ -132,7 +132,7 @@ def select_batch_size(
         samples: Number of samples. Default: 40.
         seed: Seed of the samples. Default: 0.
     """
-    sizes = _require_sizes(batch_sizes, _require_source(source))
+    sizes = _require_sizes(batch_sizes, whole=_require_source(source))
     x, y = _require_pair("data", data)
     if len(x) < 3:
         raise InputError(f"data has {len(x)} rows, but at least 3 are needed. A few hundred are better.")
@@ -141,8 +141,8 @@ def select_batch_size(
     if prior is None:
         weight_decay = require_positive("weight_decay", weight_decay)
     seed, engine = require_seed(seed), MonteCarlo(samples)
-    validated = None if validation is None else _require_pair("validation", validation)
-    found: list[tuple[BatchSizeRow, BatchNormPosterior]] = []
+    validation_pair = None if validation is None else _require_pair("validation", validation)
+    candidates: list[tuple[BatchSizeRow, BatchNormPosterior]] = []
     units: UnitGaussians | None = None
     for size in sizes:
         posterior = source.at_batch_size(size) if isinstance(source, BatchNormPosterior) else source(int(size))
@@ -151,8 +151,8 @@ def select_batch_size(
                 f"source returned a {type(posterior).__name__}. It must be a posterior over batch-norm statistics, or "
                 "a function that returns one per batch size."
             )
-        if not found:
-            _look(posterior, x, y, validated, seed)
+        if not candidates:
+            _require_computable(posterior, x, y, validation_pair, seed)
         if units is None or callable(source):  # all effective sizes of one posterior share its moments
             rows = min(posterior.fitted_batch_size, len(x) - 1)
             with renamed_argument("train_data", "data"):
@@ -164,20 +164,13 @@ def select_batch_size(
         predictive = posterior.likelihood.predictive(f)
         require_finite(posterior, x, f, predictive)
         fit = float(total) * _expected_log_likelihood(posterior.likelihood, f, y)
-        row = BatchSizeRow(
-            batch_size=float(size),
-            elbo=fit - kl,
-            log_likelihood=fit,
-            kl=kl,
-            uncertainty=_uncertainty(predictive),
-            validation=_validation(posterior, validated, samples, seed),
-        )
-        found.append((row, posterior))
-    best = max(found, key=lambda pair: pair[0].elbo)
-    return BatchSizeChoice(best[1], tuple(row for row, _ in found))
+        score = None if validation_pair is None else mean_score(posterior, *validation_pair, None, samples, seed)
+        candidates.append((BatchSizeRow(float(size), fit - kl, fit, kl, _uncertainty(predictive), score), posterior))
+    best = max(candidates, key=lambda pair: pair[0].elbo)
+    return BatchSizeChoice(best[1], tuple(row for row, _ in candidates))
 
 
-def _look(posterior: BatchNormPosterior, x: Tensor, y: Tensor, validation: Any, seed: int) -> None:
+def _require_computable(posterior: BatchNormPosterior, x: Tensor, y: Tensor, validation: Any, seed: int) -> None:
     """Raise an error if the bound or the score cannot be computed for this data. It runs two examples of each."""
     inputs = posterior.executable.input(x, "data")
     with renamed_argument("x", "data"):
@@ -203,13 +196,6 @@ def _uncertainty(predictive: Predictive) -> float:
     return float(predictive.epistemic.mean())
 
 
-def _validation(posterior: BatchNormPosterior, rows: Any, samples: int, seed: int) -> float | None:
-    if rows is None:
-        return None
-    x, y = rows
-    return mean_score(posterior, x, y, samples=samples, seed=seed)
-
-
 def _precision(likelihood: Likelihood) -> float:
     """Return the prior's tau. For classes it is 1, because their loss is already in nats."""
     if not isinstance(likelihood, Gaussian):
@@ -230,13 +216,13 @@ def _require_source(source: Any) -> bool:
     return True
 
 
-def _require_sizes(batch_sizes: Sequence[float], real: bool) -> list[float]:
-    given = list(batch_sizes) if isinstance(batch_sizes, Iterable) else []
-    sizes = [size for size in map(as_number, given) if size is not None and 0 < size < math.inf]
-    if len(sizes) < max(2, len(given)):
+def _require_sizes(batch_sizes: Sequence[float], whole: bool) -> list[float]:
+    values = list(batch_sizes) if isinstance(batch_sizes, Iterable) else []
+    sizes = [size for size in map(as_number, values) if size is not None and 0 < size < math.inf]
+    if len(sizes) < max(2, len(values)):
         raise BayesNormError(f"batch_sizes must be two or more positive numbers, got {batch_sizes!r}.")
     for size in sizes:
-        if real and size != int(size):
+        if whole and size != int(size):
             raise BayesNormError(
                 f"batch_sizes must be whole numbers if source is a function of real batch sizes, got {size}."
             )

@@ -117,26 +117,26 @@ def calibrate(
     require_scorable(cases, posterior.likelihood, score, seed)
     size = effective_batch_size(posterior)
     if sizes is None and search.guarded and size is not None:
-        return search.at_own_size([(resized(p, size), *rest) for p, *rest in cases], evidence)
+        return search.at_own_size(_resized_cases(cases, size), evidence)
     sizes = True if sizes is None else sizes
     candidates: list[_Candidate] = []
     anywhere = isinstance(noise, bool) and isinstance(sizes, bool)
     if anywhere or size is None or sizes is False:
-        started = cases if folds is None or size is None else [(resized(p, size), *rest) for p, *rest in cases]
+        started = cases if folds is None or size is None else _resized_cases(cases, size)
         if anywhere:
-            candidates.append(search.as_it_stands(started))
+            candidates.append(search.candidate(started, None, fit_noise=False))
         if noise is not False:
-            candidates.append(search.with_best_noise(started, None))
+            candidates.append(search.candidate(started, None))
     if size is not None and not isinstance(sizes, bool):
-        candidates += [search.at(cases, candidate) for candidate in sizes]
+        candidates += [search.candidate(cases, candidate) for candidate in sizes]
     elif size is not None and sizes:
-        looked = _over_batch_sizes(lambda log_size: search.tried_at(cases, 2**log_size))
+        searched = _over_batch_sizes(lambda log_size: search.finite_candidate(cases, 2**log_size))
         if search.guarded and evidence:
-            return search.with_slope(cases, _guarded([*candidates, *looked], evidence), evidence)
-        candidates += looked
+            return search.with_slope(cases, _guarded([*candidates, *searched], evidence), evidence)
+        candidates += searched
     if not candidates:
         return posterior
-    chosen = search.chosen(candidates)
+    chosen = search.chosen(min(candidates, key=lambda candidate: candidate.score))
     if sizes is True and folds is None:
         _warn_at_an_end(effective_batch_size(chosen), size)
     return chosen
@@ -175,55 +175,47 @@ class _Search:
         """Whether an effective batch size must be significantly better than temperature scaling."""
         return self.noise is True and isinstance(self.posterior.likelihood, ClassTargets)
 
-    def as_it_stands(self, cases: Sequence[Case]) -> _Candidate:
-        """Score the current noise and batch sizes."""
-        scored, likelihood = self._scored(cases), self.posterior.likelihood
-        return _Candidate(None, None, float(scored.score(likelihood)), self._rows(scored, likelihood))
-
-    def with_best_noise(self, cases: Sequence[Case], batch_size: float | None) -> _Candidate:
-        """Find the best noise for the current batch sizes."""
-        between = None if isinstance(self.noise, bool) else self.noise
-        scored = self._scored(cases)
-        level, value = scored.best_noise(between, self.refinements)
-        rows = self._rows(scored, self.posterior.likelihood.with_noise(level))
+    def candidate(self, cases: Sequence[Case], batch_size: float | None, *, fit_noise: bool = True) -> _Candidate:
+        """Score an effective batch size, or with None those of the cases, with the best noise or the present one."""
+        scored = self.sampled(cases if batch_size is None else _resized_cases(cases, batch_size))
+        likelihood: Likelihood = self.posterior.likelihood
+        if fit_noise and self.noise is not False:
+            level, value = scored.best_noise(None if self.noise is True else self.noise, self.refinements)
+            likelihood = likelihood.with_noise(level)
+        else:
+            level, value = None, scored.score(likelihood)
+        rows = scored.by_row(likelihood) if self.guarded else None
         return _Candidate(batch_size, level, float(value.mean()), rows)
 
-    def at(self, cases: Sequence[Case], batch_size: float) -> _Candidate:
-        """Score another effective batch size."""
-        resized_cases = [(resized(case, batch_size), *rest) for case, *rest in cases]
-        if self.noise is not False:
-            return self.with_best_noise(resized_cases, batch_size)
-        return dataclasses.replace(self.as_it_stands(resized_cases), batch_size=batch_size)
-
-    def tried_at(self, cases: Sequence[Case], batch_size: float) -> _Candidate:
+    def finite_candidate(self, cases: Sequence[Case], batch_size: float) -> _Candidate:
         """Score an effective batch size of the search; the score is infinite if outputs are not finite."""
         try:
-            candidate = self.at(cases, batch_size)
+            candidate = self.candidate(cases, batch_size)
         except NotFiniteError:
             return _Candidate(batch_size, None, math.inf)
         return candidate if math.isfinite(candidate.score) else dataclasses.replace(candidate, score=math.inf)
 
-    def chosen(self, candidates: Sequence[_Candidate]) -> Any:
-        """Return the posterior with the values of the best candidate."""
-        best, posterior = min(candidates, key=lambda candidate: candidate.score), self.posterior
-        if best.noise is not None:
-            posterior = posterior.with_likelihood(posterior.likelihood.with_noise(best.noise))
-        return posterior if best.batch_size is None else resized(posterior, best.batch_size)
+    def chosen(self, candidate: _Candidate) -> Any:
+        """Return the posterior with the values of a candidate."""
+        posterior = self.posterior
+        if candidate.noise is not None:
+            posterior = posterior.with_likelihood(posterior.likelihood.with_noise(candidate.noise))
+        return posterior if candidate.batch_size is None else resized(posterior, candidate.batch_size)
 
     def with_slope(self, cases: Sequence[Case], candidate: _Candidate, evidence: float) -> Any:
         """Return the posterior with a candidate's values, and an input-dependent temperature if that is better."""
-        posterior = self.chosen([candidate])
+        posterior = self.chosen(candidate)
         if type(posterior.likelihood) is not Categorical:
             return posterior
         size: Any = effective_batch_size(posterior)
-        sized = [(resized(case, size), *rest) for case, *rest in cases]
+        scored = self.sampled(_resized_cases(cases, size))
         return posterior.with_likelihood(
-            fit_variance_scaled_temperature(self._scored(sized), posterior.likelihood, SLOPE_SHARE * evidence)
+            fit_variance_scaled_temperature(scored, posterior.likelihood, SLOPE_SHARE * evidence)
         )
 
     def at_own_size(self, cases: Sequence[Case], evidence: float) -> Any:
         """Return the posterior with the best temperature, and warn if the network alone scores better with its own."""
-        scored = self._scored(cases)
+        scored = self.sampled(cases)
         fitted = scored.with_best_noise(self.refinements)
         likelihood: Any = min(self.posterior.likelihood, fitted, key=lambda option: float(scored.score(option)))
         if type(likelihood) is Categorical and evidence:
@@ -233,43 +225,44 @@ class _Search:
         _warn_if_worse(scored.by_row(likelihood), network.by_row(network.with_best_noise(self.refinements)))
         return self.posterior.with_likelihood(likelihood)
 
-    def _rows(self, scored: SampledOutputs, likelihood: Likelihood) -> Tensor | None:
-        return scored.by_row(likelihood) if self.guarded else None
-
-    def _scored(self, cases: Sequence[Case]) -> SampledOutputs:
+    def sampled(self, cases: Sequence[Case]) -> SampledOutputs:
+        """Sample the outputs of all cases."""
         samples = self.posterior.default_samples if self.samples is None else self.samples
         return SampledOutputs.sample(cases, self.posterior.likelihood, self.score, samples, self.seed)
 
 
-def _over_batch_sizes(look: Callable[[float], _Candidate]) -> list[_Candidate]:
+def _resized_cases(cases: Sequence[Case], batch_size: float) -> list[Case]:
+    return [(resized(posterior, batch_size), x, y) for posterior, x, y in cases]
+
+
+def _over_batch_sizes(evaluate: Callable[[float], _Candidate]) -> list[_Candidate]:
     """Score every power of four, then candidates around the best, at factors of two and of the square root of two."""
-    looked = {float(power): look(float(power)) for power in range(0, LARGEST_LOG2_BATCH_SIZE + 1, 2)}
+    candidates = {float(power): evaluate(float(power)) for power in range(0, LARGEST_LOG2_BATCH_SIZE + 1, 2)}
     for step in (1.0, 0.5):
-        best = min(looked, key=lambda log_size: looked[log_size].score)
+        best = min(candidates, key=lambda log_size: candidates[log_size].score)
         for log_size in (best - step, best + step):
             if 0 <= log_size <= LARGEST_LOG2_BATCH_SIZE:
-                looked[log_size] = look(log_size)
-    return list(looked.values())
+                candidates[log_size] = evaluate(log_size)
+    return list(candidates.values())
 
 
 def _warn_at_an_end(chosen: float | None, started: float | None) -> None:
     """Warn if the best effective batch size is the smallest or the largest candidate."""
-    if chosen is None or chosen == started:
-        return
-    if chosen == 2**LARGEST_LOG2_BATCH_SIZE:
-        place, wanted = (
-            "largest",
-            "sampling batch statistics does not help on this data, and the rest is fitted as noise",
-        )
-    elif chosen == 1:
-        place, wanted = (
+    meanings = {
+        1: (
             "smallest",
             "this data needs more uncertainty than batch statistics give, perhaps because the network overfits",
-        )
-    else:
+        ),
+        2**LARGEST_LOG2_BATCH_SIZE: (
+            "largest",
+            "sampling batch statistics does not help on this data, and the rest is fitted as noise",
+        ),
+    }
+    if chosen is None or chosen == started or chosen not in meanings:
         return
+    place, meaning = meanings[chosen]
     message = (
-        f"batch_size: the effective batch size {chosen:g}, the {place} candidate, scored best: {wanted}. Use more "
+        f"batch_size: the effective batch size {chosen:g}, the {place} candidate, scored best: {meaning}. Use more "
         "validation data, or pass batch_size=False to keep the batch size."
     )
     warnings.warn(message, BayesNormWarning, stacklevel=3)

@@ -87,12 +87,16 @@ class HeldOutScores(ABC):
         low, high = self.noise_range()
         if between is not None:
             low, high = (torch.full_like(low, end, dtype=torch.float64) for end in between)
+        return minimise_on_log_scale(self.noise_objective(), low, high, grid, refinements)
+
+    def noise_objective(self) -> Callable[[Tensor], Tensor]:
+        """Return the function that `best_noise` minimises: the score, or those of all outputs, for a noise."""
 
         def objective(noise: Tensor) -> Tensor:
             likelihood = self.likelihood.with_noise(noise)
             return self.score_of_outputs(likelihood) if noise.dim() else self.score(likelihood)
 
-        return minimise_on_log_scale(objective, low, high, grid, refinements)
+        return objective
 
     def with_best_noise(self, refinements: int = REFINEMENTS, grid: int = GRID) -> Likelihood:
         """Return the likelihood with the noise of the lowest score."""

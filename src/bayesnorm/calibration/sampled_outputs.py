@@ -2,16 +2,18 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+import math
+from collections.abc import Callable, Sequence
 from typing import Any, Self
 
 import torch
 from torch import Tensor
 
 from ..engines import MonteCarlo, require_finite
-from ..likelihoods import Gaussian, Likelihood
+from ..likelihoods import Categorical, Gaussian, Likelihood, with_zero
+from ..metrics import scored_labels
 from ..posterior import Posterior
-from ..predictive import at_least_single
+from ..predictive import ClassificationPredictive, as_targets, at_least_single
 from .held_out_scores import HeldOutScores, Score, score_points
 
 Case = tuple[Posterior, Any, Any]
@@ -88,6 +90,48 @@ class SampledOutputs(HeldOutScores):
         outputs = self.outputs if self.moments is None else [mean[None] for mean, _ in self.moments]
         ranges = [self.likelihood.noise_range(f, y) for f, y in zip(outputs, self.targets, strict=True)]
         return torch.stack([low for low, _ in ranges]).amin(0), torch.stack([high for _, high in ranges]).amax(0)
+
+    def noise_objective(self) -> Callable[[Tensor], Tensor]:
+        """Return the score for a noise; for a temperature of classes, it is computed from margins, which is faster."""
+        if type(self.likelihood) is not Categorical or self.score_name not in (None, "nll"):
+            return super().noise_objective()
+        margins: list[Tensor] = []
+        weights: list[Tensor] = []
+        count = 0  # with weights, missing targets count, as in `score`
+        for f, y in zip(self.outputs, self.targets, strict=True):
+            logits = with_zero(f if f.dim() > 2 else f.unsqueeze(-1))
+            predictive = ClassificationPredictive(logits, None, self.likelihood.ignore_index)  # only checks `y`
+            target = as_targets(y, f.device)
+            seen = scored_labels(predictive, target, None)
+            labels = predictive.targets(torch.where(seen, target, torch.zeros_like(target)))
+            logits = logits.movedim(2, 0)
+            margins.append((logits - logits.gather(0, labels.expand(1, *logits.shape[1:])))[:, :, seen])
+            weights.append(self._weighted(torch.ones_like(seen, dtype=torch.float64))[seen])
+            count += int(seen.sum()) if self.weights is None else seen.numel()
+        weight = torch.cat(weights)
+        if not len(weight) or not all(bool(torch.isfinite(margin).all()) for margin in margins):
+            return super().noise_objective()
+        largest = [margin.amax(0) for margin in margins]
+        margins = [margin - most for margin, most in zip(margins, largest, strict=True)]
+
+        def objective(temperature: Tensor) -> Tensor:
+            points = map(_negative_log_probs, margins, largest, [1 / temperature] * len(margins))
+            return (torch.cat(list(points)).double() * weight).sum() / count
+
+        return objective
+
+
+def _negative_log_probs(margins: Tensor, largest: Tensor, inverse_temperature: Tensor) -> Tensor:
+    """Return -log p(y) of the mixture over samples, (points,).
+
+    Args:
+        margins: Logits of all classes minus that of the target, (classes, samples, points), and minus `largest`.
+        largest: The largest difference of a logit from that of the target, (samples, points), at least 0.
+        inverse_temperature: 1 / temperature.
+    """
+    scale = inverse_temperature.to(margins)
+    costs = (margins * scale).exp_().sum(0).log_() + largest * scale
+    return math.log(len(costs)) - torch.logsumexp(-costs, 0)
 
 
 def require_scorable(cases: Sequence[Case], likelihood: Likelihood, score: Score | None, seed: int) -> None:

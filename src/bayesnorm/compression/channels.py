@@ -71,7 +71,7 @@ def prune_channels(
             "scale": the scale of its own batch norm alone. [default: "signal"]
         seed: Seed for sampling batch statistics.
     """
-    share = require_number("multiply_adds", multiply_adds, above=0, most=1)
+    share, seed = require_number("multiply_adds", multiply_adds, above=0, most=1), require_seed(seed)
     if criterion not in get_args(Criterion):
         raise BayesNormError(f"criterion must be one of {get_args(Criterion)}, got {criterion!r}.")
     if not isinstance(posterior, Posterior):
@@ -84,7 +84,7 @@ def prune_channels(
     units = trace_units(network)
     variances: dict[str, Tensor | None] = {name: layer.running_var for name, layer in find_batchnorm(network).items()}
     if criterion == "statistics":
-        variances = dict(_mean_variances(posterior, require_seed(seed)))
+        variances = dict(_mean_variances(posterior, seed))
     changed = own_copy(network)
     heard = [] if criterion == "scale" else readers(changed, units, rows, variances)
     scales = _scales(network, units)

@@ -6,7 +6,7 @@ from .base import (
     likelihood_from as likelihood_from,
     require_likelihood as require_likelihood,
 )
-from .classes import Categorical as Categorical, ClassTargets as ClassTargets
+from .classes import Categorical as Categorical, ClassTargets as ClassTargets, with_zero as with_zero
 from .constant_noise import Gaussian as Gaussian, Laplace as Laplace, StudentT as StudentT
 from .heteroscedastic import (
     Heteroscedastic as Heteroscedastic,
