@@ -22,7 +22,7 @@ BUDGET = {
     "methods": 630,
     "metrics": 720,
     "network": 3_690,
-    "plots": 1_270,
+    "plots": 1_120,
     "posterior": 1_700,
     "predictive": 735,
     "report": 2_120,

@@ -14,8 +14,7 @@ from bayesnorm.metrics import coverage
 from bayesnorm.predictive import RegressionPredictive
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
-from bayesnorm.plots import CalibrationPlot, CoveragePlot, PITHistogram
-from bayesnorm.plots.binomial import binomial_band
+from bayesnorm.plots import CalibrationPlot, CoveragePlot, PITHistogram, binomial_band
 
 PREDICTIVE = RegressionPredictive(
     torch.randn(5, 200, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)),

@@ -6,15 +6,17 @@ and `figure_svg` returns an SVG for a web page.
 """
 
 from . import style as style
-from .binomial import CHANCE as CHANCE
-from .calibration import CalibrationPlot as CalibrationPlot, PITHistogram as PITHistogram
+from .calibration import (
+    CHANCE as CHANCE,
+    CalibrationPlot as CalibrationPlot,
+    PITHistogram as PITHistogram,
+    binomial_band as binomial_band,
+)
+from .classification import EntropyPlot as EntropyPlot, ReliabilityDiagram as ReliabilityDiagram
 from .coverage import CoveragePlot as CoveragePlot
 from .drift_layers import DriftLayers as DriftLayers
-from .entropy_cdf import EntropyPlot as EntropyPlot
-from .reliability import ReliabilityDiagram as ReliabilityDiagram
 from .retention import RetentionPlot as RetentionPlot
 from .saving import figure_svg as figure_svg, save_figure as save_figure
 from .segmentation_maps import CLASS_COLOURS as CLASS_COLOURS, SegmentationMaps as SegmentationMaps
-from .style import Plot as Plot, theme as theme
-from .thinning import spread_out as spread_out
+from .style import Plot as Plot, spread_out as spread_out, theme as theme
 from .uncertainty_error import QUANTILES as QUANTILES, UncertaintyErrorPlot as UncertaintyErrorPlot

@@ -1,26 +1,43 @@
-"""Plots of the calibration of regression: coverage of intervals, and PIT histogram."""
+"""Plots of the calibration of regression, and the range of shares that chance explains."""
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
+import scipy
 
 from ..arguments import require_whole
 from ..errors import BayesNormError, InputError
 from ..metrics import number_vector, pit
 from ..predictive import RegressionPredictive
 from . import style
-from .binomial import binomial_band
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 TITLE = "Coverage should equal the nominal probability"
 PIT_TITLE = "The PIT histogram should be flat"
 LEVELS = tuple(percent / 100 for percent in range(2, 100, 2))
+
+# The probability of ranges by chance, and their label in a legend.
+CHANCE = 0.95
+BY_CHANCE = "explained by chance (95 %)"
+
+
+def binomial_band(
+    count: int | np.ndarray, probability: float | np.ndarray, chance: float = CHANCE
+) -> tuple[np.ndarray, np.ndarray]:
+    """Return the central range, (lower, upper), of the share of successes in `count` independent trials.
+
+    Args:
+        count: Number of trials, one or an array.
+        probability: Probability of success in each trial, one or an array.
+        chance: Probability of the range.
+    """
+    if np.min(count) < 1:
+        raise BayesNormError(f"count must be at least 1, got {np.min(count)}.")
+    lower, upper = scipy.stats.binom.interval(chance, count, probability)
+    return lower / count, upper / count
 
 
 @dataclass(frozen=True)
@@ -44,11 +61,9 @@ class CalibrationPlot:
     title: str = TITLE
 
     @classmethod
-    def from_predictive(
-        cls, predictive: RegressionPredictive, y: Any, *, levels: Sequence[float] = LEVELS, title: str = TITLE
-    ) -> Self:
-        """Return the plot of predictions and their targets."""
-        return cls.from_pit(pit(predictive, y).detach().flatten(), levels=levels, title=title)
+    def from_predictive(cls, predictive: RegressionPredictive, y: Any, **options: Any) -> Self:
+        """Return the plot of predictions and their targets; for the options see `from_pit`."""
+        return cls.from_pit(pit(predictive, y).detach().flatten(), **options)
 
     @classmethod
     def from_pit(cls, transform: Any, *, levels: Sequence[float] = LEVELS, title: str = TITLE) -> Self:
@@ -80,29 +95,21 @@ class CalibrationPlot:
         """The main number, for small panels."""
         return f"mean gap {100 * self.mean_gap:.1f} percentage points"
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self, ax: style.Axes | None = None) -> style.Axes:
         """Draw into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax, style.SQUARE), style.current()
-        ends = ([0.0], [1.0])
         level, observed, lower, upper = (
-            np.concatenate([ends[0], part, ends[1]]) for part in (self.level, self.observed, self.lower, self.upper)
+            np.array([0.0, *part, 1.0]) for part in (self.level, self.observed, self.lower, self.upper)
         )
-        ax.fill_between(
-            level, lower, upper, color=now.faint, alpha=0.2, linewidth=0, label="explained by chance (95 %)"
-        )
+        ax.fill_between(level, lower, upper, color=now.faint, alpha=0.2, linewidth=0, label=BY_CHANCE)
         ax.plot([0, 1], [0, 1], color=now.faint, linestyle="--", linewidth=1.2, label="calibrated")
         ax.plot(level, observed, color=now.model, linewidth=2.2, label="observed")
-        for words, x, y, side in (
-            ("intervals too wide", 0.03, 0.72, "left"),
-            ("intervals too narrow", 0.97, 0.26, "right"),
-        ):
-            ax.text(x, y, words, color=now.faint, fontsize="small", fontstyle="italic", ha=side, va="center")
+        note: dict[str, Any] = {"color": now.faint, "fontsize": "small", "fontstyle": "italic", "va": "center"}
+        ax.text(0.03, 0.72, "intervals too wide", ha="left", **note)
+        ax.text(0.97, 0.26, "intervals too narrow", ha="right", **note)
         style.square_of_percents(ax)
-        ax.set_xlabel("nominal probability of the interval")
-        ax.set_ylabel("coverage: share of targets inside")
-        style.headline(ax, self.title, self.summary)
-        style.legend_below(ax, 3)
-        return ax
+        ax.set(xlabel="nominal probability of the interval", ylabel="coverage: share of targets inside")
+        return style.finish(ax, self.title, self.summary, legend_columns=3)
 
 
 @dataclass(frozen=True)
@@ -124,11 +131,9 @@ class PITHistogram:
     title: str = PIT_TITLE
 
     @classmethod
-    def from_predictive(
-        cls, predictive: RegressionPredictive, y: Any, *, bins: int = 10, title: str = PIT_TITLE
-    ) -> Self:
-        """Return the plot of predictions and their targets."""
-        return cls.from_pit(pit(predictive, y).detach().flatten(), bins=bins, title=title)
+    def from_predictive(cls, predictive: RegressionPredictive, y: Any, **options: Any) -> Self:
+        """Return the plot of predictions and their targets; for the options see `from_pit`."""
+        return cls.from_pit(pit(predictive, y).detach().flatten(), **options)
 
     @classmethod
     def from_pit(cls, transform: Any, *, bins: int = 10, title: str = PIT_TITLE) -> Self:
@@ -144,24 +149,19 @@ class PITHistogram:
         """The main result in one line."""
         return f"high at both ends: intervals too narrow; high in the middle: too wide ({self.count:,} targets)"
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self, ax: style.Axes | None = None) -> style.Axes:
         """Draw into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax), style.current()
         bins = len(self.share)
         place = (np.arange(bins) + 0.5) / bins
         ax.bar(place, self.share, width=0.9 / bins, color=now.model, alpha=0.75, label="targets")
-        label = "explained by chance (95 %)"
-        ax.axhspan(self.lower, self.upper, color=now.faint, alpha=0.22, linewidth=0, zorder=2, label=label)
+        ax.axhspan(self.lower, self.upper, color=now.faint, alpha=0.22, linewidth=0, zorder=2, label=BY_CHANCE)
         ax.axhline(1 / bins, color=now.faint, linestyle="--", linewidth=1.2, label="calibrated")
         ax.grid(visible=False, axis="x")
         style.percent_axis(ax.yaxis)
-        ax.set_xlim(0, 1)
-        ax.set_ylim(0, 1.08 * max(self.upper, float(self.share.max())))
-        ax.set_xlabel("PIT of the target (0: far below the prediction, 1: far above)")
-        ax.set_ylabel("share of targets")
-        style.headline(ax, self.title, self.summary)
-        style.legend_below(ax, 3)
-        return ax
+        ax.set(xlim=(0, 1), ylim=(0, 1.08 * max(self.upper, float(self.share.max()))))
+        ax.set(xlabel="PIT of the target (0: far below the prediction, 1: far above)", ylabel="share of targets")
+        return style.finish(ax, self.title, self.summary, legend_columns=3)
 
 
 def _transform(values: Any) -> np.ndarray:

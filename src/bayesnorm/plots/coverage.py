@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -13,10 +13,7 @@ from ..metrics import finite_std, number_vector, pit, regression_targets
 from ..predictive import RegressionPredictive, require_level
 from ..words import format_count, format_number
 from . import style
-from .binomial import binomial_band
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
+from .calibration import BY_CHANCE, binomial_band
 
 TITLE = "Coverage should be right for small and large standard deviations"
 
@@ -47,14 +44,7 @@ class CoveragePlot:
 
     @classmethod
     def from_predictive(
-        cls,
-        predictive: RegressionPredictive,
-        y: Any,
-        *,
-        level: float = 0.9,
-        groups: int | None = None,
-        unit: str | None = None,
-        title: str = TITLE,
+        cls, predictive: RegressionPredictive, y: Any, *, level: float = 0.9, groups: int | None = None, **labels: Any
     ) -> Self:
         """Return the plot of predictions and their targets.
 
@@ -64,27 +54,15 @@ class CoveragePlot:
             level: Nominal probability of the central interval.
             groups: Number of groups with equally many points; points with equal standard deviation share a group.
                 [default: 2 to 10, with 20 points or more each if there are enough]
-            unit: Unit of the target.
-            title: The title.
+            **labels: `unit` and `title`.
         """
         require_level(level)
         regression_targets(predictive, y)
         inside = (pit(predictive, y).flatten() - 0.5).abs() <= level / 2
-        return cls.from_arrays(
-            finite_std(predictive).flatten(), inside, level=level, groups=groups, unit=unit, title=title
-        )
+        return cls.from_arrays(finite_std(predictive).flatten(), inside, level=level, groups=groups, **labels)
 
     @classmethod
-    def from_arrays(
-        cls,
-        std: Any,
-        inside: Any,
-        *,
-        level: float,
-        groups: int | None = None,
-        unit: str | None = None,
-        title: str = TITLE,
-    ) -> Self:
+    def from_arrays(cls, std: Any, inside: Any, *, level: float, groups: int | None = None, **labels: Any) -> Self:
         """Return the plot for standard deviations, and whether each target is in its interval of this level."""
         require_level(level)
         if groups is not None:
@@ -111,8 +89,7 @@ class CoveragePlot:
             lower=lower,
             upper=upper,
             level=level,
-            unit=unit,
-            title=title,
+            **labels,
         )
 
     @property
@@ -121,46 +98,41 @@ class CoveragePlot:
         return float((self.coverage * self.count).sum() / self.count.sum())
 
     @property
+    def off(self) -> np.ndarray:
+        """Mask of the groups outside their range by chance."""
+        return (self.coverage < self.lower) | (self.coverage > self.upper)
+
+    @property
     def summary(self) -> str:
         """The main result in one line."""
-        off = int(((self.coverage < self.lower) | (self.coverage > self.upper)).sum())
-        return f"{self.brief}; {off} of {format_count(len(self.count), 'group')} outside the range by chance"
+        groups = format_count(len(self.count), "group")
+        return f"{self.brief}; {int(self.off.sum())} of {groups} outside the range by chance"
 
     @property
     def brief(self) -> str:
         """The main number, for small panels."""
         return f"overall coverage {self.overall:.1%}".replace("%", " %")
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self, ax: style.Axes | None = None) -> style.Axes:
         """Draw into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax), style.current()
-        place = np.arange(len(self.count))
+        place, off = np.arange(len(self.count)), self.off
         steps = np.arange(len(self.count) + 1) - 0.5
-        label = "explained by chance (95 %)"
-        ax.stairs(
-            self.upper, steps, baseline=self.lower, fill=True, color=now.faint, alpha=0.2, linewidth=0, label=label
-        )
+        band: dict[str, Any] = {"color": now.faint, "alpha": 0.2, "linewidth": 0, "label": BY_CHANCE}
+        ax.stairs(self.upper, steps, baseline=self.lower, fill=True, **band)
         nominal = f"nominal: {style.percent(self.level)}"
         ax.axhline(self.level, color=now.faint, linestyle="--", linewidth=1.2, label=nominal)
-        off = (self.coverage < self.lower) | (self.coverage > self.upper)
         ax.vlines(place, self.level, self.coverage, color=np.where(off, now.rival, now.model), linewidth=1.6, zorder=2)
-        for which, colour, marker, label in (
-            (~off, now.model, "o", "observed"),
-            (off, now.rival, "D", "outside this range"),
-        ):
-            if which.any():
-                ax.plot(place[which], self.coverage[which], marker, color=colour, markersize=7, zorder=3, label=label)
+        for which, colour, marker, label in style.looks_by_chance(off, "observed", "outside this range"):
+            ax.plot(place[which], self.coverage[which], marker, color=colour, markersize=7, zorder=3, label=label)
         ax.set_xticks(place, _told_apart(self.std))
         ax.grid(visible=False, axis="x")
         style.percent_axis(ax.yaxis)
         least, most = min(self.lower.min(), self.coverage.min()), max(self.upper.max(), self.coverage.max())
-        ax.set_ylim(max(0.0, least - 0.02), min(1.0, most + 0.02) + 0.005)
-        ax.set_xlim(steps[0], steps[-1])
+        ax.set(xlim=(steps[0], steps[-1]), ylim=(max(0.0, least - 0.02), min(1.0, most + 0.02) + 0.005))
         ax.set_xlabel(style.with_unit("total standard deviation, median of each group", self.unit))
         ax.set_ylabel(f"coverage of the {style.percent(self.level)} interval")
-        style.headline(ax, self.title, self.summary)
-        style.legend_below(ax, 4 if off.any() else 3)
-        return ax
+        return style.finish(ax, self.title, self.summary, legend_columns=4 if off.any() else 3)
 
 
 def _told_apart(values: np.ndarray) -> list[str]:

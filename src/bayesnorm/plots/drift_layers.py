@@ -3,16 +3,13 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
 from ..shift import LEVEL, Drift, holm
 from ..words import format_count
 from . import style
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 TITLE = "Drift at every batch-norm layer"
 
@@ -72,7 +69,7 @@ class DriftLayers:
         where = "" if self.first_layer is None else f", first at {self.first_layer}"
         return f"{examples} {'differs' if one else 'differ'} from the training distribution ({p_value}){where}"
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self, ax: style.Axes | None = None) -> style.Axes:
         """Draw into `ax` or a new figure, with bars for p-values and a line for mean shifts; return the axes."""
         ax, now = style.axes(ax), style.current()
         place = np.arange(len(self.names))
@@ -85,8 +82,7 @@ class DriftLayers:
             limit = LEVEL / max(1, len(beyond) - int(beyond.sum()))
             ax.axhline(-np.log10(limit), color=now.faint, linestyle="--", linewidth=1.2)
         top = max(float(height.max()), 3.0)
-        ax.set_ylim(0, ROOM * top)
-        ax.set_xlim(-0.7, len(place) - 0.3)
+        ax.set(xlim=(-0.7, len(place) - 0.3), ylim=(0, ROOM * top))
         powers = np.arange(0, top + 1e-9, max(1, round(top / 4)), dtype=int)
         ax.set_yticks(powers, [_chance(int(power)) for power in powers])
         if self.first_layer in self.names:
@@ -108,7 +104,7 @@ class DriftLayers:
         style.legend(ax, loc="upper center", ncols=3)
         return ax
 
-    def _name_layers(self, ax: Axes, place: np.ndarray) -> None:
+    def _name_layers(self, ax: style.Axes, place: np.ndarray) -> None:
         """Label the layers with their names, or with numbers if there are many."""
         if len(place) > MOST_NAMES:
             step = max(1, round(len(place) / 10))

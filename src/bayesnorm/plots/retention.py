@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 
@@ -19,10 +19,6 @@ from ..metrics import (
 )
 from ..predictive import ClassificationPredictive, RegressionPredictive
 from . import style
-from .thinning import spread_out
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 TITLE = "Dropping the most uncertain points should lower the error"
 # The largest number of points on a line.
@@ -62,9 +58,8 @@ class RetentionPlot:
         predictive: RegressionPredictive | ClassificationPredictive,
         y: Any,
         *,
-        unit: str | None = None,
         ignore_index: int | None = None,
-        title: str = TITLE,
+        **labels: Any,
     ) -> Self:
         """Return the plot of predictions and their targets.
 
@@ -74,37 +69,26 @@ class RetentionPlot:
         Args:
             predictive: Predictions on test data.
             y: Test targets.
-            unit: Unit of the target, for regression.
             ignore_index: Class number of points to leave out.
-            title: The title.
+            **labels: `title`, and for regression the `unit` of the target.
         """
         if isinstance(predictive, ClassificationPredictive):
             target, scored = classification_targets(predictive, y, ignore_index)
             wrong = (predictive.label != target)[scored].double()
             uncertainty = {"predictive entropy": predictive.entropy[scored]}
-            return cls.from_arrays(uncertainty, wrong, score="error rate", unit="%", title=title)
+            return cls.from_arrays(uncertainty, wrong, **{**labels, "score": "error rate", "unit": "%"})
         error = (regression_targets(predictive, y) - predictive.mean).abs().flatten()
         uncertainty = {"total standard deviation": finite_std(predictive).flatten()}
-        return cls.from_arrays(uncertainty, error, score="mean absolute error", unit=unit, title=title)
+        return cls.from_arrays(uncertainty, error, score="mean absolute error", **labels)
 
     @classmethod
-    def from_arrays(
-        cls,
-        uncertainty: Any,
-        error: Any,
-        *,
-        score: str = "mean error",
-        unit: str | None = None,
-        title: str = TITLE,
-    ) -> Self:
+    def from_arrays(cls, uncertainty: Any, error: Any, **labels: Any) -> Self:
         """Return the plot for one error per point, and one or more measures of uncertainty.
 
         Args:
             uncertainty: A measure of uncertainty, such as an entropy, (N,); or several by name.
             error: Any loss that is not negative, (N,).
-            score: Name of the mean error.
-            unit: Unit of the error; "%" shows shares as percentages.
-            title: The title.
+            **labels: `score`, `unit` and `title`.
         """
         kinds = uncertainty if isinstance(uncertainty, Mapping) else {"uncertainty": uncertainty}
         if not kinds:
@@ -112,21 +96,18 @@ class RetentionPlot:
         errors = number_vector("error", error, infinite=False).detach()
         if bool((errors < 0).any()):
             raise InputError(f"error must not be negative, got {float(errors.min())}. Pass absolute errors or losses.")
-        curves = {name: retention_curve(values, errors) for name, values in kinds.items()}
-        ratios = {
-            name: float(prediction_rejection_ratio(values, errors)) if bool(errors.min() < errors.max()) else None
-            for name, values in kinds.items()
-        }
-        oracle = retention_curve(errors, errors)
+        curves = {name: retention_curve(values, errors).error for name, values in kinds.items()}
+        differ, oracle = bool(errors.min() < errors.max()), retention_curve(errors, errors)
         return cls(
             retained=oracle.retained.cpu().numpy(),
-            curves={name: curve.error.detach().cpu().numpy() for name, curve in curves.items()},
+            curves={name: curve.detach().cpu().numpy() for name, curve in curves.items()},
             oracle=oracle.error.cpu().numpy(),
             random=float(errors.mean()),
-            ratio=ratios,
-            score=score,
-            unit=unit,
-            title=title,
+            ratio={
+                name: float(prediction_rejection_ratio(values, errors)) if differ else None
+                for name, values in kinds.items()
+            },
+            **labels,
         )
 
     @property
@@ -143,22 +124,15 @@ class RetentionPlot:
         ratios = [value for value in self.ratio.values() if value is not None]
         return f"{max(ratios):.0%} of the possible error reduction".replace("%", " %") if ratios else ""
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self, ax: style.Axes | None = None) -> style.Axes:
         """Draw into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax), style.current()
         first = min(max(FEWEST, len(self.retained) // 100), (len(self.retained) + 1) // 2) - 1
-        shown = first + spread_out(len(self.retained) - first, POINTS)
-        dropped = 1 - self.retained[shown]
+        shown = first + style.spread_out(len(self.retained) - first, POINTS)
+        dropped, oracle = 1 - self.retained[shown], self.oracle[shown]
         ax.axhline(self.random, color=now.faint, linestyle="--", linewidth=1.4, label="dropped at random")
-        ax.fill_between(dropped, self.oracle[shown], self.random, color=now.faint, alpha=0.1, linewidth=0)
-        ax.plot(
-            dropped,
-            self.oracle[shown],
-            color=now.ink,
-            linestyle=":",
-            linewidth=1.8,
-            label="largest errors dropped first",
-        )
+        ax.fill_between(dropped, oracle, self.random, color=now.faint, alpha=0.1, linewidth=0)
+        ax.plot(dropped, oracle, color=now.ink, linestyle=":", linewidth=1.8, label="largest errors dropped first")
         for number, (name, curve) in enumerate(self.curves.items()):
             look = now.look(number)
             label = f"dropped by {name}"
@@ -166,11 +140,8 @@ class RetentionPlot:
         style.percent_axis(ax.xaxis)
         if self.unit == "%":
             style.percent_axis(ax.yaxis)
-        ax.set_xlim(0, 1)
         highest = max(self.random, *(float(curve[shown].max()) for curve in self.curves.values()))
-        ax.set_ylim(0, 1.08 * highest or 1.0)
+        ax.set(xlim=(0, 1), ylim=(0, 1.08 * highest or 1.0))
         ax.set_xlabel("fraction of points dropped, most uncertain first")
         ax.set_ylabel(style.with_unit(f"{self.score} of kept points", None if self.unit == "%" else self.unit))
-        style.headline(ax, self.title, self.summary)
-        style.legend_below(ax, 3)
-        return ax
+        return style.finish(ax, self.title, self.summary, legend_columns=3)

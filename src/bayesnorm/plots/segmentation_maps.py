@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Self
+from typing import Any, Literal, Self
 
 import numpy as np
 import torch
@@ -15,12 +16,8 @@ from ..metrics import auroc
 from ..predictive import ClassificationPredictive
 from . import style
 
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
-
 TITLE = "High values should lie on object borders and on errors"
-DOUBTS = {
+UNCERTAINTIES = {
     "entropy": "predictive entropy",
     "mutual_information": "mutual information",
     "expected_entropy": "expected entropy",
@@ -43,8 +40,8 @@ CLASS_COLOURS = (
 )
 
 VOID, RIGHT, WRONG = "#808080", "#EDEDED", style.BLACK
-# Bottom and height of the panels within the axes.
-BOX = (0.18, 0.74)
+# Bottom and height of the panels within the axes, and the gap between them; and the width of a panel in inches.
+BOX, GAP, INCHES = (0.18, 0.74), 0.012, 3.0
 
 
 @dataclass(frozen=True)
@@ -109,8 +106,8 @@ class SegmentationMaps:
                 f"{type(predictive).__name__} of shape {tuple(predictive.mean.shape)}."
             )
         batch, number, height, width = predictive.probs.shape
-        if uncertainty not in DOUBTS:
-            raise BayesNormError(f"uncertainty must be {' or '.join(map(repr, DOUBTS))}, got {uncertainty!r}.")
+        if uncertainty not in UNCERTAINTIES:
+            raise BayesNormError(f"uncertainty must be {' or '.join(map(repr, UNCERTAINTIES))}, got {uncertainty!r}.")
         if not -batch <= row < batch:
             raise BayesNormError(f"row must be from 0 to {batch - 1} for {batch} images, got {row}.")
         if classes is not None and len(classes) != number:
@@ -120,7 +117,7 @@ class SegmentationMaps:
             label=None if y is None else _label(y, row, predictive, ignore_index),
             prediction=predictive.label[row].cpu().numpy(),
             uncertainty=getattr(predictive, uncertainty)[row].detach().double().cpu().numpy(),
-            uncertainty_name=DOUBTS[uncertainty],
+            uncertainty_name=UNCERTAINTIES[uncertainty],
             most=float(np.log(number)),
             classes=tuple(classes or (f"class {index}" for index in range(number))),
             title=title,
@@ -135,39 +132,34 @@ class SegmentationMaps:
     @property
     def summary(self) -> str:
         """The main result in one line."""
+        mean = f"mean {self.uncertainty_name} {self.uncertainty.mean():.2f} nats"
         if self.label is None or self.wrong is None:
-            return f"mean {self.uncertainty_name} {self.uncertainty.mean():.2f} nats"
-        right = (self.label >= 0) & ~self.wrong
-        if not (right.any() and self.wrong.any()):
-            all_are = "all labelled pixels are correct" if right.any() else "all labelled pixels are wrong"
-            outcome = all_are if right.any() or self.wrong.any() else "no pixel is labelled"
-            return f"mean {self.uncertainty_name} {self.uncertainty.mean():.2f} nats; {outcome}"
-        area = float(auroc(self.uncertainty[right], self.uncertainty[self.wrong]))
+            return mean
+        at_wrong, at_right = self.uncertainty[self.wrong], self.uncertainty[(self.label >= 0) & ~self.wrong]
+        if not len(at_wrong):
+            return f"{mean}; {'all labelled pixels are correct' if len(at_right) else 'no pixel is labelled'}"
+        if not len(at_right):
+            return f"{mean}; all labelled pixels are wrong"
         return (
-            f"mean {self.uncertainty_name}: {self.uncertainty[self.wrong].mean():.2f} nats at wrong pixels, "
-            f"{self.uncertainty[right].mean():.2f} nats at correct ones; AUROC {area:.2f}"
+            f"mean {self.uncertainty_name}: {at_wrong.mean():.2f} nats at wrong pixels, {at_right.mean():.2f} nats at "
+            f"correct ones; AUROC {float(auroc(at_right, at_wrong)):.2f}"
         )
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self, ax: style.Axes | None = None) -> style.Axes:
         """Draw the panels side by side into `ax` or a new figure, and return the axes."""
-        panels = self.panels
-        height, width = self.prediction.shape
-        inch = 3.0
-        size = (inch * len(panels) + 0.7, inch * height / width / BOX[1] + 0.4)
-        ax, now = style.axes(ax, size), style.current()
+        panels, (height, width) = self.panels, self.prediction.shape
+        ax = style.axes(ax, (INCHES * len(panels) + 0.7, INCHES * height / width / BOX[1] + 0.4))
         ax.set_axis_off()
-        gap = 0.012
-        shown: Any = None
-        share = (1 - 0.045 - gap * (len(panels) - 1)) / len(panels)
+        now = style.current()
+        share = (1 - 0.045 - GAP * (len(panels) - 1)) / len(panels)
+        shown: Any = None  # the last panel, of the uncertainty
         for number, name in enumerate(panels):
-            panel = ax.inset_axes((number * (share + gap), BOX[0], share, BOX[1]))
+            panel = ax.inset_axes((number * (share + GAP), BOX[0], share, BOX[1]))
             panel.set_axis_off()
             panel.set_title(name, color=now.ink, fontsize="small", pad=4)
-            drawn = self.show(panel, name)
-            shown = drawn if name == self.uncertainty_name else shown
+            shown = self.show(panel, name)
         bar = ax.inset_axes((1 - 0.04, BOX[0] + 0.03, 0.011, BOX[1] - 0.06))
-        scale = bar.figure.colorbar(shown, cax=bar)
-        scale.outline.set_visible(False)
+        bar.figure.colorbar(shown, cax=bar).outline.set_visible(False)
         bar.tick_params(color=now.faint, labelcolor=now.ink, labelsize="x-small")
         bar.set_title("nats", color=now.ink, fontsize="x-small", pad=4)
         name_classes(ax, [self], loc="upper center", bbox_to_anchor=(0.5, BOX[0] - 0.01))
@@ -177,63 +169,51 @@ class SegmentationMaps:
     @property
     def panels(self) -> list[str]:
         """Names of the panels, from left to right."""
-        labelled = self.label is not None
-        return [
-            *(["image"] if self.image is not None else []),
-            *(["label"] if labelled else []),
-            "prediction",
-            *(["errors"] if labelled else []),
-            self.uncertainty_name,
-        ]
+        image = [] if self.image is None else ["image"]
+        names = ["prediction"] if self.label is None else ["label", "prediction", "errors"]
+        return [*image, *names, self.uncertainty_name]
 
-    def show(self, ax: Axes, name: str) -> Any:
+    def show(self, ax: style.Axes, name: str) -> Any:
         """Draw one panel into axes, and return the drawn image."""
         if name == self.uncertainty_name:
             most = self.scale or float(self.uncertainty.max()) or self.most
             return ax.imshow(self.uncertainty, cmap="magma", vmin=0, vmax=most, interpolation="nearest")
         return ax.imshow(self._panel(name), interpolation="nearest")
 
-    def _panel(self, name: str) -> np.ndarray:
+    def _panel(self, name: str) -> Any:
         """Return the colours of a panel: the image, the classes or the errors."""
-        from matplotlib.colors import to_rgb
-
         if name == "image":
-            assert self.image is not None
             return self.image
         if name == "errors":
             assert self.label is not None
-            colours = np.array([to_rgb(colour) for colour in (RIGHT, WRONG, VOID)])
-            return colours[np.where(self.label < 0, 2, self.label != self.prediction)]
-        colours = np.array(
-            [to_rgb(CLASS_COLOURS[index % len(CLASS_COLOURS)]) for index in range(len(self.classes))] + [to_rgb(VOID)]
-        )
-        shown = self.prediction if name == "prediction" else self.label
-        assert shown is not None
-        return colours[shown]  # -1, no class, selects the last colour
+            return _rgb((RIGHT, WRONG, VOID))[np.where(self.label < 0, 2, self.label != self.prediction)]
+        # -1, no class, selects the last colour.
+        return _rgb((*_class_colours(len(self.classes)), VOID))[self.prediction if name == "prediction" else self.label]
 
 
-def name_classes(place: Axes | Figure, maps: Sequence[SegmentationMaps], **options: Any) -> None:
+def _class_colours(classes: int) -> list[str]:
+    """Return the colours of classes; with many classes, colours repeat."""
+    return list(itertools.islice(itertools.cycle(CLASS_COLOURS), classes))
+
+
+def _rgb(colours: Sequence[str]) -> Any:
+    """Return red, green and blue of every colour, from 0 to 1."""
+    return style.matplotlib().colors.to_rgba_array(colours)[:, :3]
+
+
+def name_classes(place: style.Axes | style.Figure, maps: Sequence[SegmentationMaps], **options: Any) -> None:
     """Draw a legend of the classes that occur in the maps, and of the colours of errors."""
-    from matplotlib.patches import Patch
-
-    parts = [part for one in maps for part in (one.prediction, one.label) if part is not None]
-    classes_present = set().union(*(np.unique(part).tolist() for part in parts))
-    names = [
-        Patch(color=CLASS_COLOURS[index % len(CLASS_COLOURS)], label=maps[0].classes[index])
-        for index in sorted(classes_present - {-1})
-    ]
-    if -1 in classes_present:
-        names.append(Patch(color=VOID, label="not labelled"))
+    pixels = [part.ravel() for one in maps for part in (one.prediction, one.label) if part is not None]
+    present, colours = np.unique(np.concatenate(pixels)).tolist(), _class_colours(len(maps[0].classes))
+    names = [(maps[0].classes[index], colours[index]) for index in present if index >= 0]
+    if -1 in present:
+        names.append(("not labelled", VOID))
     if any(one.label is not None for one in maps):
-        names.append(Patch(color=WRONG, label="wrong"))
-    place.legend(
-        handles=names,
-        ncols=min(len(names), 8),
-        fontsize="x-small",
-        frameon=False,
-        labelcolor=style.current().ink,
-        **options,
-    )
+        names.append(("wrong", WRONG))
+    patch, ink = style.matplotlib().patches.Patch, style.current().ink
+    handles = [patch(color=colour, label=name) for name, colour in names]
+    columns = min(len(names), 8)
+    place.legend(handles=handles, ncols=columns, fontsize="x-small", frameon=False, labelcolor=ink, **options)
 
 
 def _picture(image: Any, height: int, width: int) -> np.ndarray:

@@ -16,12 +16,14 @@ from contextvars import ContextVar
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
+import numpy as np
+
 from ..errors import BayesNormError, MissingExtraError
 from ..words import format_tick
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-    from matplotlib.figure import Figure
+    from matplotlib.axes import Axes as Axes
+    from matplotlib.figure import Figure as Figure
 
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, YELLOW, BLACK = "#CC79A7", "#56B4E9", "#F0E442", "#000000"
@@ -230,6 +232,25 @@ def legend_below(ax: Axes, columns: int, **options: Any) -> None:
     shift = matplotlib().transforms.ScaledTranslation(0, -38 / 72, figure.dpi_scale_trans)
     place = {"loc": "upper center", "bbox_to_anchor": (0.5, 0.0), "bbox_transform": ax.transAxes + shift}
     legend(ax, ncols=columns, borderaxespad=0.0, columnspacing=1.4, handlelength=1.7, **place, **options)
+
+
+def looks_by_chance(off: np.ndarray, label: str, label_off: str) -> Iterator[tuple[np.ndarray, str, str, str]]:
+    """Yield a mask of points, their colour, marker and label: first those in their range by chance, then the others."""
+    for which, colour, marker, name in ((~off, current().model, "o", label), (off, current().rival, "D", label_off)):
+        if which.any():
+            yield which, colour, marker, name
+
+
+def finish(ax: Axes, title: str, detail: str, *, legend_columns: int) -> Axes:
+    """Write the headline, draw the legend below the axes, and return the axes."""
+    headline(ax, title, detail)
+    legend_below(ax, legend_columns)
+    return ax
+
+
+def spread_out(count: int, most: int) -> np.ndarray:
+    """Return at most `most` of the numbers 0 ... count - 1, evenly spaced, including the first and the last."""
+    return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
 def with_unit(what: str, unit: str | None) -> str:

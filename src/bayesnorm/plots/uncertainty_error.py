@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
+import itertools
 from dataclasses import dataclass, replace
 from statistics import NormalDist
-from typing import TYPE_CHECKING, Any, Self
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -15,10 +16,6 @@ from ..metrics import finite_std, number_vector, pit, regression_targets, spearm
 from ..predictive import RegressionPredictive
 from ..words import format_count
 from . import style
-from .thinning import spread_out
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 TITLE = "Errors should grow with the total standard deviation"
 LEVELS = (0.5, 0.95)
@@ -64,15 +61,7 @@ class UncertaintyErrorPlot:
 
     @classmethod
     def from_predictive(
-        cls,
-        predictive: RegressionPredictive,
-        y: Any,
-        constant_std: float | None = None,
-        *,
-        target: str = "",
-        unit: str | None = None,
-        window: int | None = None,
-        title: str = TITLE,
+        cls, predictive: RegressionPredictive, y: Any, constant_std: float | None = None, **options: Any
     ) -> Self:
         """Return the plot of predictions and their targets; every output of an example is a point.
 
@@ -81,15 +70,11 @@ class UncertaintyErrorPlot:
             y: Test targets.
             constant_std: Standard deviation of the constant baseline: the square root of `metrics.constant_variance`
                 on validation data.
-            target: Name of the target, for the axis.
-            unit: Unit of the target.
-            window: Number of points in a running mean. [default: a fifteenth of all, at least 9]
-            title: The title.
+            **options: `window`, `target`, `unit` and `title`, as in `from_arrays`.
         """
         targets = regression_targets(predictive, y).flatten()
         middle, std = predictive.mean.flatten(), finite_std(predictive).flatten()
-        error = targets - middle
-        plot = cls.from_arrays(error, std, constant_std, target=target, unit=unit, window=window, title=title)
+        plot = cls.from_arrays(targets - middle, std, constant_std, **options)
         shown = torch.argsort(std, stable=True)[torch.from_numpy(plot.at).to(std.device)]
         loc, scale = predictive.loc.flatten(1)[:, shown], predictive.scale.flatten(1)[:, shown]
         floored = scale.clamp_min(torch.finfo(scale.dtype).tiny)
@@ -105,17 +90,17 @@ class UncertaintyErrorPlot:
 
     @classmethod
     def from_arrays(
-        cls,
-        error: Any,
-        std: Any,
-        constant_std: float | None = None,
-        *,
-        target: str = "",
-        unit: str | None = None,
-        window: int | None = None,
-        title: str = TITLE,
+        cls, error: Any, std: Any, constant_std: float | None = None, *, window: int | None = None, **labels: Any
     ) -> Self:
-        """Return the plot for errors (target minus mean) and standard deviations, with Gaussian intervals."""
+        """Return the plot for errors (target minus mean) and standard deviations, with Gaussian intervals.
+
+        Args:
+            error: Target minus predictive mean of every point.
+            std: Total standard deviation of every point.
+            constant_std: Standard deviation of the constant baseline.
+            window: Number of points in a running mean. [default: a fifteenth of all, at least 9]
+            **labels: `target`, `unit` and `title`.
+        """
         errors = number_vector("error", error, infinite=False)
         stds = number_vector("std", std, infinite=False)
         if errors.shape != stds.shape:
@@ -127,13 +112,12 @@ class UncertaintyErrorPlot:
         if constant_std is not None:
             constant_std = require_positive("constant_std", constant_std)
         points = len(stds)
-        if window is None:
-            window = min(points, max(9, round(points / 15)))
+        window = min(points, max(9, round(points / 15))) if window is None else window
         requirement = f"a whole number from 1 to {points}, the number of points"
         window = require_whole("window", window, 1, points, requirement=requirement)
         order = torch.argsort(stds, stable=True)
         ordered, off = _array(stds[order]), _array(errors[order])
-        at = spread_out(points, BAND_POINTS)
+        at = style.spread_out(points, BAND_POINTS)
         return cls(
             std=ordered,
             error=off,
@@ -143,9 +127,7 @@ class UncertaintyErrorPlot:
             bands={level: (-QUANTILES[level] * ordered[at], QUANTILES[level] * ordered[at]) for level in LEVELS},
             inside={level: float((np.abs(off) <= QUANTILES[level] * ordered).mean()) for level in LEVELS},
             constant_std=constant_std,
-            target=target,
-            unit=unit,
-            title=title,
+            **labels,
         )
 
     @property
@@ -169,46 +151,39 @@ class UncertaintyErrorPlot:
         points = format_count(len(self.std), "point")
         return points if correlation is None else f"rank correlation {correlation:.2f} ({points})"
 
-    def draw(self, ax: Axes | None = None, *, signed: bool = False) -> Axes:
+    def draw(self, ax: style.Axes | None = None, *, signed: bool = False) -> style.Axes:
         """Draw absolute errors, or signed ones, into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax), style.current()
-        place = self.at + 1
+        place, signs = self.at + 1, (1, -1) if signed else (1,)
         edges = {level: self._edges(level, signed) for level in LEVELS}
         for level, alpha, zorder in ((0.95, 0.2, 1.0), (0.5, 0.38, 1.1)):
-            lower, upper = edges[level]
             label = f"{style.percent(level)} interval"
-            ax.fill_between(place, lower, upper, color=now.model, alpha=alpha, linewidth=0, zorder=zorder, label=label)
-        error = self.error if signed else np.abs(self.error)
-        shown = spread_out(len(error), DOTS)
+            ax.fill_between(place, *edges[level], color=now.model, alpha=alpha, linewidth=0, zorder=zorder, label=label)
+        what, error = ("error", self.error) if signed else ("absolute error", np.abs(self.error))
+        shown = style.spread_out(len(error), DOTS)
         top = self._top(edges)
         beyond = np.abs(error[shown]) > top
         size, alpha = (14, 0.75) if len(shown) <= 400 else (6, 0.5)
         dots: dict[str, Any] = {"color": now.dots, "alpha": alpha, "linewidths": 0, "zorder": 2}
-        what = "error" if signed else "absolute error"
         ax.scatter(shown[~beyond] + 1, error[shown][~beyond], s=size, label=what, **dots)
         if beyond.any():
             edge = np.sign(error[shown][beyond]) * top * 0.985
             ax.scatter(shown[beyond] + 1, edge, s=3 * size, marker="d", label="off the scale", **dots)
-        at_most = spread_out(len(error), BAND_POINTS)
-        for sign in (1, -1) if signed else (1,):
-            label = "running mean" if sign > 0 else "_mirrored"
-            ax.plot(at_most + 1, sign * self.running[at_most], color=now.ink, linewidth=2.0, zorder=4, label=label)
+        some = style.spread_out(len(error), BAND_POINTS)
+        for sign, label in zip(signs, ("running mean", "_mirrored"), strict=False):
+            ax.plot(some + 1, sign * self.running[some], color=now.ink, linewidth=2.0, zorder=4, label=label)
         if self.constant_std is not None:
-            for number, height in enumerate(
-                sign * QUANTILES[level] * self.constant_std
-                for level in LEVELS
-                for sign in ((1, -1) if signed else (1,))
-            ):
-                label = "constant baseline, 50 % and 95 %" if number == 0 else "_other edge"
+            label = "constant baseline, 50 % and 95 %"
+            for level, sign in itertools.product(LEVELS, signs):
+                height = sign * QUANTILES[level] * self.constant_std
                 ax.axhline(height, color=now.rival, linestyle="--", linewidth=1.4, zorder=3, label=label)
+                label = "_other edge"
         ax.set_xlim(1 - 0.01 * len(error), len(error) + 0.01 * len(error) + (len(error) == 1))
         ax.set_ylim(-top if signed else 0, top)
         ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True, nbins=7))
         ax.set_xlabel("test points, sorted by total standard deviation")
         ax.set_ylabel(style.with_unit(" of ".join(filter(None, (what, self.target))), self.unit))
-        style.headline(ax, self.title, self.summary)
-        style.legend_below(ax, 3)
-        return ax
+        return style.finish(ax, self.title, self.summary, legend_columns=3)
 
     def _edges(self, level: float, signed: bool) -> tuple[np.ndarray, np.ndarray]:
         """Return the interval of a level: around 0 for signed errors, from 0 up for absolute ones."""
