@@ -23,7 +23,7 @@ BUDGET = {
     "metrics": 720,
     "network": 3_690,
     "plots": 1_120,
-    "posterior": 1_700,
+    "posterior": 1_630,
     "predictive": 735,
     "report": 2_120,
     "calibration": 790,

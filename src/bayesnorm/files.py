@@ -22,9 +22,9 @@ import secrets
 import socket
 import stat
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from pathlib import Path
-from typing import IO, Any
+from typing import IO, Any, TypeVar
 
 from safetensors import SafetensorError
 from safetensors.torch import load as from_bytes, save as to_bytes
@@ -36,6 +36,8 @@ try:
     import fcntl
 except ImportError:  # Windows
     fcntl = None  # type: ignore[assignment]
+
+T = TypeVar("T")
 
 FORMAT = "bayesnorm-posterior"
 VERSION = 1
@@ -324,6 +326,11 @@ def read_tensors(
 def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
     """Return the tensors whose names start with `prefix`, keyed by the rest of their names."""
     return {name.removeprefix(prefix): tensor for name, tensor in tensors.items() if name.startswith(prefix)}
+
+
+def prefixed(prefix: str, values: Mapping[str, T]) -> dict[str, T]:
+    """Return values whose names start with `prefix` in addition; for tensors, the inverse of `under`."""
+    return {f"{prefix}{name}": value for name, value in values.items()}
 
 
 def grouped(tensors: dict[str, Tensor]) -> dict[str, dict[str, Tensor]]:

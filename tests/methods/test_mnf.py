@@ -15,7 +15,7 @@ from torch.distributions import MultivariateNormal, Normal, kl_divergence
 
 import bayesnorm as bn
 from bayesnorm.methods.mnf import FlowWeights
-from bayesnorm.posterior.flows import Flow, MaskedStep
+from bayesnorm.posterior.flow_weights import Flow, MaskedStep
 from bayesnorm.posterior.weight_distributions import WeightPrior
 
 from ..marks import takes_long

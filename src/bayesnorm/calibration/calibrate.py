@@ -28,7 +28,7 @@ from ..arguments import require_number, require_seed, require_whole
 from ..engines import MonteCarlo
 from ..errors import BayesNormWarning, NotFiniteError
 from ..likelihoods import Categorical, ClassTargets, Gaussian, Likelihood, VarianceScaledCategorical, require_moderate
-from ..posterior import DeterministicPosterior, Posterior, effective_batch_size, resized
+from ..posterior import DeterministicPosterior, Posterior, effective_batch_size
 from .calibrate_arguments import require_batch_sizes, require_noise, validation_cases
 from .held_out_scores import REFINEMENTS, Between, Score, significantly_better
 from .sampled_outputs import Case, SampledOutputs, require_scorable
@@ -200,7 +200,7 @@ class _Search:
         posterior = self.posterior
         if candidate.noise is not None:
             posterior = posterior.with_likelihood(posterior.likelihood.with_noise(candidate.noise))
-        return posterior if candidate.batch_size is None else resized(posterior, candidate.batch_size)
+        return posterior if candidate.batch_size is None else posterior.at_batch_size(candidate.batch_size)
 
     def with_slope(self, cases: Sequence[Case], candidate: _Candidate, evidence: float) -> Any:
         """Return the posterior with a candidate's values, and an input-dependent temperature if that is better."""
@@ -232,7 +232,7 @@ class _Search:
 
 
 def _resized_cases(cases: Sequence[Case], batch_size: float) -> list[Case]:
-    return [(resized(posterior, batch_size), x, y) for posterior, x, y in cases]
+    return [(posterior.at_batch_size(batch_size), x, y) for posterior, x, y in cases]
 
 
 def _over_batch_sizes(evaluate: Callable[[float], _Candidate]) -> list[_Candidate]:

@@ -4,6 +4,7 @@ from .adapted import Adaptation as Adaptation, AdaptedPosterior as AdaptedPoster
 from .base import (
     Posterior as Posterior,
     derived_seeds as derived_seeds,
+    effective_batch_size as effective_batch_size,
     load as load,
     require_samples as require_samples,
     restored_posterior as restored_posterior,
@@ -23,11 +24,6 @@ from .group_weights import (
     GroupWeights as GroupWeights,
     HorseshoeWeights as HorseshoeWeights,
     NormalJeffreysWeights as NormalJeffreysWeights,
-)
-from .resizable import (
-    Resizable as Resizable,
-    effective_batch_size as effective_batch_size,
-    resized as resized,
 )
 from .training_batches import TrainingBatches as TrainingBatches
 from .variational import VariationalPosterior as VariationalPosterior

@@ -21,11 +21,12 @@ import torch
 from torch import Tensor, nn
 
 from ..engines import OutputDirections
-from ..files import under
+from ..files import prefixed, under
 from ..likelihoods import Likelihood
-from ..network import BatchNormLayer, Executable, LayerChoice
+from ..network import Executable, LayerChoice
 from ..schema import Array, record, refuse, whole
-from .batchnorm import BatchNormPosterior, coordinates
+from .base import Config, Tensors
+from .batchnorm import BatchNormPosterior, layer_columns, running_coordinates
 from .fluctuations import Fluctuations
 from .training_batches import TrainingBatches
 
@@ -46,7 +47,7 @@ class Adaptation:
     noise: Tensor
     strength: Tensor
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> Tensors:
         """Return the tensors to save."""
         return {"shift": self.shift, "noise": self.noise, "strength": self.strength}
 
@@ -119,15 +120,15 @@ class AdaptedPosterior(BatchNormPosterior):
     def with_likelihood(self, likelihood: Likelihood) -> Self:
         return dataclasses.replace(self, likelihood=likelihood, original=self.original.with_likelihood(likelihood))
 
-    def tensors(self) -> dict[str, Tensor]:
-        tensors = {f"adaptation.{name}": tensor for name, tensor in self.adaptation.tensors().items()}
-        return tensors | {f"original.{name}": tensor for name, tensor in self.original.tensors().items()}
+    def tensors(self) -> Tensors:
+        adaptation, original = self.adaptation.tensors(), self.original.tensors()
+        return prefixed("adaptation.", adaptation) | prefixed("original.", original)
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         return {"original": self.original.config(), "adapted_to": self.adaptation.rows}
 
     @classmethod
-    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+    def arrays(cls, model: nn.Module, config: Config, tensors: Tensors) -> dict[str, Array]:
         batches = config["original"].get("training_batches")
         if batches is None:
             refuse("posterior.original.training_batches", None, "the description of the training batches")
@@ -135,14 +136,10 @@ class AdaptedPosterior(BatchNormPosterior):
         width, double = 2 * sum(layer["channels"] for layer in batches["layers"]), (torch.float64,)
         arrays = {"shift": Array((width,), double), "noise": Array((width,), double, 0.0)}
         arrays["strength"] = Array((2 * len(batches["layers"]),), double, 0.0)
-        return {f"original.{name}": array for name, array in original.items()} | {
-            f"adaptation.{name}": array for name, array in arrays.items()
-        }
+        return prefixed("original.", original) | prefixed("adaptation.", arrays)
 
     @classmethod
-    def restored(
-        cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
-    ) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
         original = BatchNormPosterior.restored(executable, likelihood, under("original.", tensors), config["original"])
         adaptation = {name: tensor.cpu() for name, tensor in under("adaptation.", tensors).items()}
         posterior = cls.from_original(original, Adaptation(config["adapted_to"], **adaptation))
@@ -154,51 +151,31 @@ class AdaptedPosterior(BatchNormPosterior):
         """Return the original posterior after an adaptation."""
         batches = original.training_batches
         assert batches is not None
-        running, batch_mean, fluctuations = _of_all_layers(original, batches)
+        running, batch_mean, fluctuations = _in_all_layers(original, batches)
         strength = batches.parts.spread(adaptation.strength)
         variance = batches.variance.double() * (original.fitted_batch_size / original.batch_size)
         factor = (1 + strength * adaptation.noise / variance).sqrt()
-        return cls(
-            executable=original.executable,
-            likelihood=original.likelihood,
-            method=original.method,
-            layers=batches.layers,
-            center=original.center,
-            running=running,
-            batch_mean=batch_mean,
-            fluctuations=fluctuations.scaled(factor.to(running)),
-            fitted_batch_size=original.fitted_batch_size,
-            batch_size=original.batch_size,
-            rows=original.rows,
-            output_directions=OutputDirections(original.output_directions.rows),
-            training_batches=batches,
-            original=original,
-            adaptation=adaptation,
-            moved=(strength * adaptation.shift).to(running),
-        )
+        fields = {field.name: getattr(original, field.name) for field in dataclasses.fields(BatchNormPosterior)}
+        changed: dict[str, Any] = {
+            "layers": batches.layers,
+            "running": running,
+            "batch_mean": batch_mean,
+            "fluctuations": fluctuations.scaled(factor.to(running)),
+            "output_directions": OutputDirections(original.output_directions.rows),
+        }
+        moved = (strength * adaptation.shift).to(running)
+        return cls(**fields | changed, original=original, adaptation=adaptation, moved=moved)
 
     def _with_original(self, original: BatchNormPosterior) -> Self:
         return type(self).from_original(original, self.adaptation)
 
 
-def coordinates_of(layers: tuple[BatchNormLayer, ...], names: set[str]) -> Tensor:
-    """Return 1 for the coordinates of the layers with these names and 0 for the others, (2C,)."""
-    inside = torch.cat([torch.full((layer.channels,), float(layer.name in names)) for layer in layers])
-    return torch.cat([inside, inside])
-
-
-def _of_all_layers(original: BatchNormPosterior, batches: TrainingBatches) -> tuple[Tensor, Tensor, Fluctuations]:
+def _in_all_layers(original: BatchNormPosterior, batches: TrainingBatches) -> tuple[Tensor, Tensor, Fluctuations]:
     """Return running statistics, batch means and fluctuations of all recorded layers, including those not sampled."""
     if original.layers == batches.layers:
         return original.running, original.batch_mean, original.fluctuations
-    inside = coordinates_of(batches.layers, {layer.name for layer in original.layers})
-    columns = inside.nonzero().squeeze(1).to(original.running.device)
-    buffers = dict(original.model.named_buffers())
-    mean, var = (
-        torch.cat([buffers[f"{layer.name}.{kind}"] for layer in batches.layers])
-        for kind in ("running_mean", "running_var")
-    )
-    running = coordinates(mean.double(), var.double(), batches.layers).to(original.running)
+    columns = layer_columns(batches.layers, {layer.name for layer in original.layers}).to(original.running.device)
+    running = running_coordinates(original.model, batches.layers).to(original.running)
     batch_mean = running.clone()
     running[columns], batch_mean[columns] = original.running, original.batch_mean
     return running, batch_mean, original.fluctuations.placed(columns, len(running))

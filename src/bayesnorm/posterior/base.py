@@ -34,6 +34,15 @@ from ..schema import (
     whole,
 )
 
+Tensors = dict[str, Tensor]
+"""Tensors of a file, by name."""
+
+Config = dict[str, Any]
+"""JSON values of a file, by name."""
+
+PART = record(kind=text, posterior=anything)
+"""The schema of `part()`. The posterior has its own schema."""
+
 _KINDS: dict[str, type[Posterior]] = {}
 
 _FILE = record(
@@ -100,11 +109,11 @@ class Posterior(ABC):
         return MonteCarlo(require_samples(n)).outputs(self, x, seed)
 
     @abstractmethod
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> Tensors:
         """Return the tensors that `save` writes."""
 
     @abstractmethod
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         """Return the JSON values that `save` writes."""
 
     @classmethod
@@ -113,7 +122,7 @@ class Posterior(ABC):
         require_architecture(model, expected)
 
     @classmethod
-    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+    def arrays(cls, model: nn.Module, config: Config, tensors: Tensors) -> dict[str, Array]:
         """Describe the tensors of `tensors()` for a network, or raise an error if `config()` does not fit it.
 
         Args:
@@ -125,14 +134,24 @@ class Posterior(ABC):
 
     @classmethod
     @abstractmethod
-    def restored(
-        cls,
-        executable: Executable,
-        likelihood: Likelihood,
-        tensors: dict[str, Tensor],
-        config: dict[str, Any],
-    ) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
         """Return the posterior that `tensors()` and `config()` described, both checked by `schema` and `arrays`."""
+
+    def part(self) -> Config:
+        """Return the JSON values of a part of a file that describes a posterior of any kind."""
+        return {"kind": self.kind, "posterior": self.config()}
+
+    @staticmethod
+    def part_arrays(part: Config, model: nn.Module, tensors: Tensors) -> dict[str, Array]:
+        """Describe the tensors of a posterior of any kind, given its `part()`, which is checked first."""
+        kind = kind_named(part["kind"])
+        kind.schema(part["posterior"], "posterior")
+        return kind.arrays(model, part["posterior"], tensors)
+
+    @staticmethod
+    def restored_part(part: Config, executable: Executable, likelihood: Likelihood, tensors: Tensors) -> Posterior:
+        """Return the posterior that `part()` and `tensors()` described, both already checked."""
+        return kind_named(part["kind"]).restored(executable, likelihood, tensors, part["posterior"])
 
     def predict(
         self,
@@ -187,6 +206,13 @@ class Posterior(ABC):
             "predict without compile."
         )
 
+    def at_batch_size(self, batch_size: float) -> Self:
+        """Return the posterior with another effective batch size M', which only batch-norm statistics have."""
+        raise BayesNormError(
+            f"{type(self).__name__} has no effective batch size; only posteriors over batch-norm statistics do. "
+            "Fit MCBN, GaussianBN or StochasticBN, or leave the batch size out."
+        )
+
     def drawn(self, n: int, seed: int) -> State:
         """Return `sample(n, seed)`, stored so that another prediction with the same seed need not sample again."""
         key = n, seed, self.executable.device
@@ -213,8 +239,7 @@ class Posterior(ABC):
             files.as_path(path),
             tensors=self.tensors(),
             config={
-                "kind": self.kind,
-                "posterior": self.config(),
+                **self.part(),
                 "likelihood": self.likelihood.config(),
                 "output": self.executable.output,
                 "network": architecture(self.model),
@@ -241,30 +266,19 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
         likelihood = likelihood_from(config["likelihood"])
         executable = Executable(model, config["output"])
         kind_named(config["kind"]).require_network(executable.model, config["network"])
-        placed = {name: tensor.to(executable.device) for name, tensor in tensors.items()}
-        return restored_posterior(config["kind"], executable, likelihood, placed, config["posterior"])
+        tensors = {name: tensor.to(executable.device) for name, tensor in tensors.items()}
+        return restored_posterior(config, executable, likelihood, tensors)
     except (FileFormatError, NetworkError):
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        told = str(error).removeprefix("path: ") if isinstance(error, BayesNormError) else repr(error)
-        raise FileFormatError(f"path: {path} does not contain a valid posterior ({told}). Save it again.") from error
+        reason = str(error).removeprefix("path: ") if isinstance(error, BayesNormError) else repr(error)
+        raise FileFormatError(f"path: {path} does not contain a valid posterior ({reason}). Save it again.") from error
 
 
-def restored_posterior(
-    kind: str, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
-) -> Posterior:
-    """Return a posterior of any kind from its `tensors()` and `config()`, or raise an error if they are invalid."""
-    require_tensors(tensors, posterior_arrays(kind, executable.model, config, tensors))
-    return kind_named(kind).restored(executable, likelihood, tensors, config)
-
-
-def posterior_arrays(
-    kind: str, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]
-) -> dict[str, Array]:
-    """Describe the tensors of a posterior of any kind, given its `config()`, which is checked first."""
-    named = kind_named(kind)
-    named.schema(config, "posterior")
-    return named.arrays(model, config, tensors)
+def restored_posterior(part: Config, executable: Executable, likelihood: Likelihood, tensors: Tensors) -> Posterior:
+    """Return the posterior that `part()` and `tensors()` described, or raise an error if they are invalid."""
+    require_tensors(tensors, Posterior.part_arrays(part, executable.model, tensors))
+    return Posterior.restored_part(part, executable, likelihood, tensors)
 
 
 def kind_named(kind: str) -> type[Posterior]:
@@ -290,6 +304,12 @@ def require_architecture(model: nn.Module, expected: dict[str, list[int]]) -> No
                 f"{'absent' if there is None else tuple(there)} there and {'absent' if here is None else tuple(here)} "
                 "here. Load it for a network of the same architecture."
             )
+
+
+def effective_batch_size(posterior: Posterior) -> float | None:
+    """Return a posterior's effective batch size, or None if it has none."""
+    size: float | None = getattr(posterior, "batch_size", None)
+    return size
 
 
 def require_samples(n: Any) -> int:

@@ -1,4 +1,4 @@
-"""Estimate from statistics of training batches of several sizes how such batches vary."""
+"""Estimate from statistics of training batches of several sizes how such batches vary, and compare batches by parts."""
 
 from __future__ import annotations
 
@@ -9,8 +9,10 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from .parts import Parts, log_clipped, with_their_mean
+from ..network import BatchNormLayer
 
+# Larger squared deviations only count by their logarithm. Otherwise a channel that rarely fires could decide alone.
+PLAIN_UP_TO = 100.0
 # Minimum number of batches to estimate their variation.
 LEAST_BATCHES = 8
 # Minimum number of batches of a smaller size to estimate a centre for it.
@@ -27,6 +29,45 @@ MOST_PAIRED = 512
 DEGENERATE_SIZE = 2
 # Prior weight of the skewness of a gamma distribution, in batches.
 PRIOR_BATCHES = 64
+
+
+class Parts:
+    """The means, and the log-variances, of every layer: 2L parts of 2C coordinates.
+
+    Args:
+        layers: The layers, in running order.
+        device: Device of the coordinates.
+    """
+
+    def __init__(self, layers: tuple[BatchNormLayer, ...], device: torch.device) -> None:
+        self.sizes = [layer.channels for layer in layers] * 2
+        channels = torch.tensor(self.sizes, device=device)
+        self.channels = channels.double()
+        self.part = torch.repeat_interleave(torch.arange(len(channels), device=device), channels)
+
+    def means(self, values: Tensor) -> Tensor:
+        """Return the mean over the channels of every part, (..., 2L), of values (..., 2C)."""
+        sums = values.new_zeros(*values.shape[:-1], len(self.channels), dtype=torch.float64)
+        return sums.index_add_(-1, self.part, values.double()) / self.channels
+
+    def spread(self, values: Tensor) -> Tensor:
+        """Return every part's value for all of its channels, (..., 2C)."""
+        return values[..., self.part]
+
+    def distances(self, standardised: Tensor, varies: Tensor) -> Tensor:
+        """Return the distance of every part, followed by their mean, (..., 2L + 1), of squared deviations (..., 2C)."""
+        return with_their_mean(self.means(log_clipped(standardised)), varies)
+
+
+def log_clipped(squares: Tensor) -> Tensor:
+    """Return squared deviations with large ones damped, as distances use them."""
+    return squares.clamp_max(PLAIN_UP_TO) + PLAIN_UP_TO * (squares / PLAIN_UP_TO).clamp_min(1).log()
+
+
+def with_their_mean(distances: Tensor, varies: Tensor) -> Tensor:
+    """Return distances of parts, NaN for parts that do not vary, followed by their mean, (..., 2L + 1)."""
+    parts = torch.where(varies, distances, torch.nan)
+    return torch.cat([parts, parts.nanmean(-1, keepdim=True)], -1)
 
 
 def variation(parts: Parts, coordinates: Mapping[int, Tensor], halved: Sequence[int]) -> dict[str, Any] | None:
@@ -53,7 +94,7 @@ def variation(parts: Parts, coordinates: Mapping[int, Tensor], halved: Sequence[
     counts = [len(coordinates[size]) for size in sizes]
     by_part = {size: batches.split(parts.sizes, -1) for size, batches in coordinates.items()}
     seen = [
-        _PartSeen({size: split[i].double() for size, split in by_part.items()}, sizes, halved)
+        _PartStatistics({size: split[i].double() for size, split in by_part.items()}, sizes, halved)
         for i in range(len(parts.sizes))
     ]
     widths = torch.stack([part.widths for part in seen], -1)
@@ -78,11 +119,11 @@ def variation(parts: Parts, coordinates: Mapping[int, Tensor], halved: Sequence[
     return {"sizes": tuple(sizes), "counts": tuple(counts)} | {name: part.cpu() for name, part in tensors.items()}
 
 
-class _PartSeen:
+class _PartStatistics:
     """Statistics of one part over batches. Only the channels of this part are in memory.
 
     Args:
-        found: Coordinates of batches, (batches, channels), by size.
+        coordinates: Coordinates of batches, (batches, channels), by size.
         sizes: The sizes to describe, ascending.
         halved: Indices of the largest batches whose halves are the batches of half the size.
     """

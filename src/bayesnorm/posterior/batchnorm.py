@@ -20,7 +20,7 @@ from torch import Tensor, nn
 from ..arguments import require_positive, require_seed
 from ..engines import OutputDirections
 from ..errors import BayesNormWarning
-from ..files import under
+from ..files import prefixed, under
 from ..likelihoods import Likelihood
 from ..network import (
     BatchNormLayer,
@@ -32,7 +32,7 @@ from ..network import (
     find_batchnorm,
 )
 from ..schema import Array, later, number, one_of, optional, record, refuse, text, whole
-from .base import Posterior, require_samples
+from .base import Config, Posterior, Tensors, require_samples
 from .fluctuations import FLUCTUATIONS, Fluctuations
 from .training_batches import LAYERS, SCHEMA, TrainingBatches
 
@@ -138,10 +138,7 @@ class BatchNormPosterior(Posterior):
         collects them with the other layers in evaluation mode, where more of the batch variation reaches later layers.
         """
         chosen = set(choose_layers(self.model, [layer.name for layer in self.layers], layers))
-        in_layers = torch.cat(
-            [torch.full((layer.channels,), layer.name in chosen, dtype=torch.bool) for layer in self.layers]
-        )
-        columns = torch.cat([in_layers, in_layers]).nonzero().squeeze(1).to(self.running.device)
+        columns = layer_columns(self.layers, chosen).to(self.running.device)
         return dataclasses.replace(
             self,
             layers=tuple(layer for layer in self.layers if layer.name in chosen),
@@ -151,19 +148,18 @@ class BatchNormPosterior(Posterior):
             output_directions=OutputDirections(self.output_directions.rows),
         )
 
-    def tensors(self) -> dict[str, Tensor]:
-        parts = {f"fluctuations.{name}": tensor for name, tensor in self.fluctuations.tensors().items()}
+    def tensors(self) -> Tensors:
+        tensors = {"running": self.running, "batch_mean": self.batch_mean}
+        tensors |= prefixed("fluctuations.", self.fluctuations.tensors())
         directions = self.output_directions
         if directions.components is not None and directions.sensitivities is not None:
-            parts |= {
-                "components": directions.components.bfloat16(),
-                "sensitivities": directions.sensitivities.bfloat16(),
-            }
+            tensors["components"] = directions.components.bfloat16()
+            tensors["sensitivities"] = directions.sensitivities.bfloat16()
         if self.training_batches is not None:
-            parts |= {f"training_batches.{name}": part for name, part in self.training_batches.tensors().items()}
-        return {"running": self.running, "batch_mean": self.batch_mean, **parts}
+            tensors |= prefixed("training_batches.", self.training_batches.tensors())
+        return tensors
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         return {
             "method": self.method,
             "layers": [dataclasses.asdict(layer) for layer in self.layers],
@@ -176,33 +172,25 @@ class BatchNormPosterior(Posterior):
         }
 
     @classmethod
-    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+    def arrays(cls, model: nn.Module, config: Config, tensors: Tensors) -> dict[str, Array]:
         layers, batches = config["layers"], config.get("training_batches")
         _require_layers(model, layers, "posterior.layers")
         width = 2 * sum(layer["channels"] for layer in layers)
         expected = {"running": Array((width,), (torch.float32, torch.float64))}
         dtypes = (tensors["running"].dtype,) if "running" in tensors else expected["running"].dtypes
         expected["batch_mean"] = Array((width,), dtypes)
-        fluctuations = FLUCTUATIONS[config["fluctuations"]].arrays(width, dtypes)
-        expected |= {f"fluctuations.{name}": array for name, array in fluctuations.items()}
+        expected |= prefixed("fluctuations.", FLUCTUATIONS[config["fluctuations"]].arrays(width, dtypes))
         if "components" in tensors or "sensitivities" in tensors:
             count = len(tensors["components"]) if "components" in tensors and tensors["components"].dim() else 0
             expected["components"] = Array((max(count, 1), width), (torch.bfloat16,))
             expected["sensitivities"] = Array((None, max(count, 1)), (torch.bfloat16,))
         if batches is not None:
             _require_layers(model, batches["layers"], "posterior.training_batches.layers")
-            arrays = TrainingBatches.arrays(batches, dtypes)
-            expected |= {f"training_batches.{name}": array for name, array in arrays.items()}
+            expected |= prefixed("training_batches.", TrainingBatches.arrays(batches, dtypes))
         return expected
 
     @classmethod
-    def restored(
-        cls,
-        executable: Executable,
-        likelihood: Likelihood,
-        tensors: dict[str, Tensor],
-        config: dict[str, Any],
-    ) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
         fields = dict(config)
         layers = tuple(BatchNormLayer(**layer) for layer in fields.pop("layers"))
         kind, batches = fields.pop("fluctuations"), fields.pop("training_batches", None)
@@ -232,21 +220,15 @@ class BatchNormPosterior(Posterior):
             refuse("a sample of the statistics", "not finite", "finite")
 
     def _warn_of_other_weights(self) -> None:
-        buffers = dict(self.model.named_buffers())
-        names = [layer.name for layer in self.layers]
-        mean = torch.cat([buffers[f"{name}.running_mean"] for name in names]).double()
-        var = torch.cat([buffers[f"{name}.running_var"] for name in names]).double()
-        current = coordinates(mean, var, self.layers)
+        current = running_coordinates(self.model, self.layers)
         scale = torch.exp(0.5 * current.chunk(2)[1])
-        off = (
-            torch.cat([(current - self.running).chunk(2)[0] / scale, (current - self.running).chunk(2)[1]]).abs().max()
-        )
-        if off > 0.05:
+        mean, log_var = (current - self.running).chunk(2)
+        if torch.cat([mean / scale, log_var]).abs().max() > 0.05:
             warnings.warn(
                 "The running statistics of model differ from those of the network that the posterior was fitted on, so "
                 "its weights are probably different. Fit the method again for this network.",
                 BayesNormWarning,
-                stacklevel=5,
+                stacklevel=6,
             )
 
 
@@ -267,3 +249,17 @@ def coordinates(mean: Tensor, var: Tensor, layers: tuple[BatchNormLayer, ...]) -
     eps = torch.tensor(eps_values, dtype=torch.float64).repeat_interleave(torch.tensor(channels))
     log_var = torch.log(var.double() + eps.to(var.device))
     return torch.cat([mean.double(), log_var], dim=-1).to(mean.dtype)
+
+
+def running_coordinates(model: nn.Module, layers: tuple[BatchNormLayer, ...]) -> Tensor:
+    """Return a network's current running statistics in coordinates, (2C,), double."""
+    buffers = dict(model.named_buffers())
+    mean, var = (torch.cat([buffers[f"{layer.name}.running_{kind}"] for layer in layers]) for kind in ("mean", "var"))
+    return coordinates(mean.double(), var.double(), layers)
+
+
+def layer_columns(layers: tuple[BatchNormLayer, ...], names: set[str]) -> Tensor:
+    """Return the indices of the coordinates that belong to the layers with these names."""
+    inside = torch.tensor([layer.name in names for layer in layers])
+    channels = inside.repeat_interleave(torch.tensor([layer.channels for layer in layers]))
+    return torch.cat([channels, channels]).nonzero().squeeze(1)

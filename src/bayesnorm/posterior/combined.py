@@ -5,17 +5,16 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from torch import Tensor, nn
+from torch import nn
 
 from ..errors import BayesNormError, FileFormatError
-from ..files import grouped
+from ..files import grouped, prefixed
 from ..likelihoods import Likelihood
 from ..network import Executable, State
-from ..schema import Array, anything, listed, record, text
-from .base import Posterior, derived_seeds, kind_named, posterior_arrays
-from .resizable import effective_batch_size, resized
+from ..schema import Array, listed, record
+from .base import PART, Config, Posterior, Tensors, derived_seeds, effective_batch_size
 
 
 @dataclass(frozen=True, eq=False)
@@ -27,7 +26,7 @@ class CombinedPosterior(Posterior):
     """
 
     kind: ClassVar[str] = "combined"
-    schema = record(parts=listed(record(kind=text, posterior=anything), 2, 1000))
+    schema = record(parts=listed(PART, 2, 1000))
 
     parts: tuple[Posterior, ...]
 
@@ -40,8 +39,8 @@ class CombinedPosterior(Posterior):
     def at_batch_size(self, batch_size: float) -> Self:
         """Return the posterior with another effective batch size of its part over batch-norm statistics."""
         if self.batch_size is None:
-            resized(self.parts[0], batch_size)  # raises the error that there is none
-        parts = [part if effective_batch_size(part) is None else resized(part, batch_size) for part in self.parts]
+            return super().at_batch_size(batch_size)
+        parts = [part if effective_batch_size(part) is None else part.at_batch_size(batch_size) for part in self.parts]
         return dataclasses.replace(self, parts=tuple(parts))
 
     def sample(self, n: int, seed: int = 0) -> State:
@@ -50,14 +49,14 @@ class CombinedPosterior(Posterior):
             drawn |= part.sample(n, part_seed)
         return drawn
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> Tensors:
         return {f"{i}.{name}": value for i, part in enumerate(self.parts) for name, value in part.tensors().items()}
 
-    def config(self) -> dict[str, Any]:
-        return {"parts": [{"kind": part.kind, "posterior": part.config()} for part in self.parts]}
+    def config(self) -> Config:
+        return {"parts": [part.part() for part in self.parts]}
 
     @classmethod
-    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+    def arrays(cls, model: nn.Module, config: Config, tensors: Tensors) -> dict[str, Array]:
         parts = grouped(tensors)
         arrays: dict[str, Array] = {}
         if len(config["parts"]) > len(list(model.modules())):  # each part samples the state of at least one module
@@ -65,17 +64,14 @@ class CombinedPosterior(Posterior):
                 f"path: the file has {len(config['parts'])} parts, more than the network has modules. Save it again."
             )
         for i, part in enumerate(config["parts"]):
-            part_arrays = posterior_arrays(part["kind"], model, part["posterior"], parts.get(str(i), {}))
-            arrays |= {f"{i}.{name}": array for name, array in part_arrays.items()}
+            arrays |= prefixed(f"{i}.", Posterior.part_arrays(part, model, parts.get(str(i), {})))
         return arrays
 
     @classmethod
-    def restored(
-        cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
-    ) -> Self:
-        part_tensors = grouped(tensors)
+    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
+        groups = grouped(tensors)
         parts = [
-            kind_named(part["kind"]).restored(executable, likelihood, part_tensors.get(str(i), {}), part["posterior"])
+            Posterior.restored_part(part, executable, likelihood, groups.get(str(i), {}))
             for i, part in enumerate(config["parts"])
         ]
         _require_disjoint(parts)

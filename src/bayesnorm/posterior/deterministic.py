@@ -8,15 +8,15 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
-from torch import Tensor, nn
+from torch import nn
 
 from ..arguments import require_seed
 from ..engines import Passes
 from ..likelihoods import Likelihood
 from ..network import Executable, State, tensors_of
-from .base import Posterior, require_samples
+from .base import Config, Posterior, Tensors, require_samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -38,16 +38,14 @@ class DeterministicPosterior(Posterior):
         require_samples(n)
         return [Passes(self.executable, None)]
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> Tensors:
         return {}
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         return {}
 
     @classmethod
-    def restored(
-        cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
-    ) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
         return cls(executable, likelihood)
 
 

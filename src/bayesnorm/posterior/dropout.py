@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -13,7 +13,7 @@ from ..arguments import require_seed
 from ..likelihoods import Likelihood
 from ..network import SEEDS, DropoutExecutable, Executable, State
 from ..schema import Array, flag, mapping, number, record, refuse
-from .base import Posterior, require_samples
+from .base import Config, Posterior, Tensors, require_samples
 
 
 @dataclass(frozen=True, eq=False)
@@ -35,23 +35,21 @@ class DropoutPosterior(Posterior):
         seeds = mask_seeds(self.rates, n, seed)
         return {f"{name}.seed": column.to(self.executable.device) for name, column in seeds.items()}
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> Tensors:
         return {}
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         return {"rates": dict(self.rates), "consistent": self.consistent}
 
     @classmethod
-    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+    def arrays(cls, model: nn.Module, config: Config, tensors: Tensors) -> dict[str, Array]:
         unknown = config["rates"].keys() - {name for name, _ in model.named_modules()}
         if unknown or not any(config["rates"].values()):
             refuse("posterior.rates", config["rates"], "rates of the network's dropout layers, at least one above 0,")
         return {}
 
     @classmethod
-    def restored(
-        cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
-    ) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
         rates, consistent = {name: float(rate) for name, rate in config["rates"].items()}, config["consistent"]
         dropout = DropoutExecutable(executable.model, executable.output, rates=rates, consistent=consistent)
         return cls(dropout, likelihood, rates, consistent)

@@ -9,20 +9,19 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar, Self
+from typing import ClassVar, Self
 
 import torch
 from torch import Tensor, nn
 
 from ..engines import Passes
 from ..errors import BayesNormError, FileFormatError
-from ..files import grouped, under
+from ..files import grouped, prefixed, under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, tensors_of
-from ..schema import Array, anything, arrays_like, listed, record, text
-from .base import Posterior, architecture, derived_seeds, kind_named, posterior_arrays, require_samples
+from ..schema import Array, arrays_like, listed, record
+from .base import PART, Config, Posterior, Tensors, architecture, derived_seeds, effective_batch_size, require_samples
 from .deterministic import DeterministicPosterior
-from .resizable import effective_batch_size, resized
 
 
 @dataclass(frozen=True, eq=False)
@@ -36,7 +35,7 @@ class EnsemblePosterior(Posterior):
     """
 
     kind: ClassVar[str] = "ensemble"
-    schema = record(members=listed(record(kind=text, posterior=anything), 2, 10_000))
+    schema = record(members=listed(PART, 2, 10_000))
 
     members: tuple[Posterior, ...]
 
@@ -75,7 +74,7 @@ class EnsemblePosterior(Posterior):
 
     def at_batch_size(self, batch_size: float) -> Self:
         """Return the ensemble with every member at another effective batch size."""
-        return self._with_members(lambda member: resized(member, batch_size))
+        return self._with_members(lambda member: member.at_batch_size(batch_size))
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
         changed = self._with_members(lambda member: member.with_likelihood(likelihood))
@@ -125,7 +124,7 @@ class EnsemblePosterior(Posterior):
     @property
     def _stacked(self) -> State:
         """All members' current tensors, each with a leading axis of members."""
-        parts = [_tensors(member) for member in self.members]
+        parts = [tensors_of(member.model) for member in self.members]
         return {name: torch.stack([part[name].detach() for part in parts]) for name in parts[0]}
 
     def _shares(self, n: int, seed: int) -> list[tuple[Posterior, Tensor, int]]:
@@ -137,15 +136,15 @@ class EnsemblePosterior(Posterior):
     def _with_members(self, change: Callable[[Posterior], Posterior]) -> Self:
         return replace(self, members=tuple(change(member) for member in self.members))
 
-    def tensors(self) -> dict[str, Tensor]:
+    def tensors(self) -> Tensors:
         parts: dict[str, Tensor] = {}
         for i, member in enumerate(self.members):
-            parts |= {f"{i}.network.{name}": value for name, value in _tensors(member).items()}
-            parts |= {f"{i}.posterior.{name}": value for name, value in member.tensors().items()}
+            parts |= prefixed(f"{i}.network.", tensors_of(member.model))
+            parts |= prefixed(f"{i}.posterior.", member.tensors())
         return parts
 
-    def config(self) -> dict[str, Any]:
-        return {"members": [{"kind": member.kind, "posterior": member.config()} for member in self.members]}
+    def config(self) -> Config:
+        return {"members": [member.part() for member in self.members]}
 
     @classmethod
     def require_network(cls, model: nn.Module, expected: dict[str, list[int]]) -> None:
@@ -153,7 +152,7 @@ class EnsemblePosterior(Posterior):
             super().require_network(model, expected)
 
     @classmethod
-    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+    def arrays(cls, model: nn.Module, config: Config, tensors: Tensors) -> dict[str, Array]:
         arrays: dict[str, Array] = {}
         members, parts = config["members"], grouped(tensors)
         if parts.keys() != {str(i) for i in range(len(members))}:
@@ -161,24 +160,19 @@ class EnsemblePosterior(Posterior):
                 f"path: the file has tensors of {len(parts)} members, but describes {len(members)}. Save it again."
             )
         for i, (member, network) in enumerate(zip(members, _networks(model, len(members)), strict=True)):
-            tensors = under("posterior.", parts[str(i)])
-            drawn = posterior_arrays(member["kind"], network, member["posterior"], tensors)
-            arrays |= {f"{i}.network.{name}": array for name, array in arrays_like(tensors_of(network)).items()}
-            arrays |= {f"{i}.posterior.{name}": array for name, array in drawn.items()}
+            arrays |= prefixed(f"{i}.network.", arrays_like(tensors_of(network)))
+            arrays |= prefixed(
+                f"{i}.posterior.", Posterior.part_arrays(member, network, under("posterior.", parts[str(i)]))
+            )
         return arrays
 
     @classmethod
-    def restored(
-        cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
-    ) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
         networks, parts = _networks(executable.model, len(config["members"])), grouped(tensors)
         members = []
         for i, (member, network) in enumerate(zip(config["members"], networks, strict=True)):
-            member_executable = Executable(_with_tensors(network, under("network.", parts[str(i)])), executable.output)
-            drawn = under("posterior.", parts[str(i)])
-            members.append(
-                kind_named(member["kind"]).restored(member_executable, likelihood, drawn, member["posterior"])
-            )
+            trained = Executable(_with_tensors(network, under("network.", parts[str(i)])), executable.output)
+            members.append(Posterior.restored_part(member, trained, likelihood, under("posterior.", parts[str(i)])))
         return cls(Executable(networks[0], executable.output), likelihood, tuple(members))
 
 
@@ -190,10 +184,6 @@ def _networks(model: nn.Module, count: int) -> list[nn.Module]:
             f"model has {len(networks)} networks, but the file has {count} members. Pass one for each."
         )
     return networks
-
-
-def _tensors(member: Posterior) -> dict[str, Tensor]:
-    return tensors_of(member.model)
 
 
 def _with_tensors(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:

@@ -6,7 +6,7 @@ Tensors may have further axes before that of coordinates, such as deviations (S,
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -48,17 +48,25 @@ class Fluctuations(ABC):
         shares = values.flip(0)[:rank].cumsum(0) / total
         return components.to(factor.dtype), shares.to(factor.dtype)
 
-    @abstractmethod
     def columns(self, chosen: Tensor) -> Self:
         """Return the marginal distribution of the coordinates with these indices."""
+        return self._mapped(lambda values: values[..., chosen])
 
-    @abstractmethod
     def scaled(self, factor: Tensor) -> Self:
         """Return the distribution with every coordinate multiplied by its factor, (P,)."""
+        return self._mapped(lambda values: values * factor)
 
-    @abstractmethod
     def placed(self, columns: Tensor, width: int) -> Self:
         """Return a distribution over more coordinates, of which only those with these indices vary."""
+
+        def place(values: Tensor) -> Tensor:
+            return values.new_zeros(*values.shape[:-1], width).index_copy(-1, columns, values)
+
+        return self._mapped(place)
+
+    def _mapped(self, function: Callable[[Tensor], Tensor]) -> Self:
+        """Return the distribution with a function applied to all of its tensors, whose last axis has P entries."""
+        return type(self)(**{name: function(values) for name, values in vars(self).items()})
 
     @abstractmethod
     def tensors(self) -> dict[str, Tensor]:
@@ -91,15 +99,6 @@ class Empirical(Fluctuations):
 
     def root(self) -> tuple[Tensor, Tensor | None]:
         return self.deviations / len(self.deviations) ** 0.5, None
-
-    def columns(self, chosen: Tensor) -> Self:
-        return type(self)(self.deviations[..., chosen])
-
-    def scaled(self, factor: Tensor) -> Self:
-        return type(self)(self.deviations * factor)
-
-    def placed(self, columns: Tensor, width: int) -> Self:
-        return type(self)(_placed(self.deviations, columns, width))
 
     def tensors(self) -> dict[str, Tensor]:
         return {"deviations": self.deviations}
@@ -156,15 +155,6 @@ class LowRankGaussian(Fluctuations):
         needed = not len(self.factor) or bool((self.independent_std > 0).any())
         return self.factor, self.independent_std if needed else None
 
-    def columns(self, chosen: Tensor) -> Self:
-        return type(self)(self.factor[..., chosen], self.independent_std[..., chosen])
-
-    def scaled(self, factor: Tensor) -> Self:
-        return type(self)(self.factor * factor, self.independent_std * factor)
-
-    def placed(self, columns: Tensor, width: int) -> Self:
-        return type(self)(_placed(self.factor, columns, width), _placed(self.independent_std, columns, width))
-
     def tensors(self) -> dict[str, Tensor]:
         return {"factor": self.factor.bfloat16(), "independent_std": self.independent_std}
 
@@ -172,9 +162,3 @@ class LowRankGaussian(Fluctuations):
     def arrays(width: int, dtypes: Collection[torch.dtype]) -> dict[str, Array]:
         factor = Array((None, width), (torch.bfloat16,), empty=True)
         return {"factor": factor, "independent_std": Array((width,), dtypes, 0.0)}
-
-
-def _placed(values: Tensor, columns: Tensor, width: int) -> Tensor:
-    wider = values.new_zeros(*values.shape[:-1], width)
-    wider[..., columns] = values
-    return wider

@@ -29,8 +29,7 @@ from torch import Tensor
 
 from ..network import BatchNormLayer
 from ..schema import Array, listed, number, record, refuse, text, whole
-from .batch_variation import NO_WIDTH, gamma_shape, variation
-from .parts import Parts
+from .batch_variation import NO_WIDTH, Parts, gamma_shape, variation
 
 LAYERS = listed(record(name=text, channels=whole(1), eps=number(0)), 1, 100_000)
 SCHEMA = record(layers=LAYERS, rows=whole(2), sizes=listed(whole(1), 1, 64), counts=listed(whole(2), 1, 64))

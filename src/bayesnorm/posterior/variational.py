@@ -14,11 +14,11 @@ from torch import Tensor, nn
 from ..arguments import require_seed
 from ..engines import MonteCarlo
 from ..errors import InputError
-from ..files import under
+from ..files import prefixed, under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, as_tensor, isolated_torch_randomness, restore_state, tensors_of
 from ..schema import Array, anything, arrays_like, mapping, number, record, refuse, text, whole
-from .base import Posterior, require_samples
+from .base import Config, Posterior, Tensors, require_samples
 from .weight_distributions import WeightDistribution, WeightPrior, weight_arrays, weights_from
 
 
@@ -53,7 +53,7 @@ class VariationalPosterior(Posterior):
     @torch.no_grad()
     def sample(self, n: int, seed: int = 0) -> State:
         n, device = require_samples(n), self.executable.device
-        with _drawing(require_seed(seed), self._device):
+        with _sampling_weights(require_seed(seed), self._device):
             drawn = {name: self.weights[name].samples(n).to(device) for name in sorted(self.weights)}
         points = {name: value.to(device).expand(n, *value.shape).clone() for name, value in self.points.items()}
         return drawn | points
@@ -61,7 +61,7 @@ class VariationalPosterior(Posterior):
     @torch.no_grad()
     def kl(self, samples: int = 64, seed: int = 0) -> float:
         """Return the KL divergence of the weights from the prior, estimated from samples if it has no closed form."""
-        with _drawing(require_seed(seed), self._device):
+        with _sampling_weights(require_seed(seed), self._device):
             parts = [self.weights[name].kl(self.prior, require_samples(samples)) for name in sorted(self.weights)]
         return float(torch.stack(parts).double().sum())
 
@@ -82,13 +82,13 @@ class VariationalPosterior(Posterior):
         losses = torch.stack([self.likelihood.loss(f, y) for f in outputs])
         return -float(losses.double().mean()) * len(y) - self.kl(samples, seed)
 
-    def tensors(self) -> dict[str, Tensor]:
-        stored = {f"points/{name}": value for name, value in self.points.items()}
+    def tensors(self) -> Tensors:
+        tensors: Tensors = prefixed("points/", self.points)
         for name, weights in self.weights.items():
-            stored |= {f"weights/{name}/{key}": value for key, value in weights.state_dict().items()}
-        return stored
+            tensors |= prefixed(f"weights/{name}/", weights.state_dict())
+        return tensors
 
-    def config(self) -> dict[str, Any]:
+    def config(self) -> Config:
         return {
             "method": self.method,
             "weights": {name: weights.config() for name, weights in self.weights.items()},
@@ -97,21 +97,19 @@ class VariationalPosterior(Posterior):
         }
 
     @classmethod
-    def arrays(cls, model: nn.Module, config: dict[str, Any], tensors: dict[str, Tensor]) -> dict[str, Array]:
+    def arrays(cls, model: nn.Module, config: Config, tensors: Tensors) -> dict[str, Array]:
         points = tensors_of(model)
         described: dict[str, Array] = {}
         for name, weight in config["weights"].items():
             if name not in points or not points[name].is_floating_point():
                 refuse("posterior.weights", name, "the name of a weight of the network")
             arrays = weight_arrays(weight, points.pop(name), under(f"weights/{name}/", tensors))
-            described |= {f"weights/{name}/{key}": array for key, array in arrays.items()}
-        return described | {f"points/{name}": array for name, array in arrays_like(points).items()}
+            described |= prefixed(f"weights/{name}/", arrays)
+        return described | prefixed("points/", arrays_like(points))
 
     @classmethod
-    def restored(
-        cls, executable: Executable, likelihood: Likelihood, tensors: dict[str, Tensor], config: dict[str, Any]
-    ) -> Self:
-        with _drawing(0, executable.device):
+    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
+        with _sampling_weights(0, executable.device):
             weights = {
                 name: weights_from(weight, under(f"weights/{name}/", tensors))
                 for name, weight in config["weights"].items()
@@ -130,7 +128,7 @@ class VariationalPosterior(Posterior):
 
 
 @contextlib.contextmanager
-def _drawing(seed: int, device: torch.device) -> Iterator[None]:
+def _sampling_weights(seed: int, device: torch.device) -> Iterator[None]:
     """Sample from torch's global generators, one thread at a time, together with forward passes.
 
     Samples and divergences keep full precision, even if the network runs under autocast.

@@ -29,7 +29,7 @@ from ..errors import BayesNormWarning
 from ..likelihoods import Likelihood
 from ..methods import ensemble
 from ..network import isolated_torch_randomness
-from ..posterior import Posterior, effective_batch_size, resized
+from ..posterior import Posterior, effective_batch_size
 from .encodings import Encoded
 from .held_out import Folds, HeldOut, others
 from .members import CalibratedMembers, Members
@@ -128,7 +128,7 @@ class Chooser:
             posterior = self._posterior([held], found, self.likelihood, size)
             if self.effective_batch_size == "elbo" and effective_batch_size(posterior) is not None:
                 size = self._by_elbo(posterior, found)
-                posterior = resized(posterior, size)
+                posterior = posterior.at_batch_size(size)
         judged = CalibratedMembers(self.likelihood, size, None, None)
         return posterior, self._selection([Candidate(found, stack, 0.0)], Candidate(found, stack, 0.0), judged)
 
@@ -271,7 +271,7 @@ class Chooser:
                     )
                 )
         posterior: Any = ensemble(found) if len(found) > 1 else found[0]
-        return posterior if size is None or effective_batch_size(posterior) is None else resized(posterior, size)
+        return posterior if size is None or effective_batch_size(posterior) is None else posterior.at_batch_size(size)
 
     def _selection(self, candidates: Sequence[Candidate], best: Candidate, judged: CalibratedMembers) -> Selection:
         noise, plain = (

@@ -71,8 +71,8 @@ def posterior_from(
     require_tensors(own, arrays_like(tensors_of(model), DOUBLE))
     model.load_state_dict(own)
     likelihood = likelihood_from(config["likelihood"])
-    parts = under("posterior.", tensors)
-    return restored_posterior(config["kind"], Executable(model), likelihood, parts, config["config"])
+    part = {"kind": config["kind"], "posterior": config["config"]}
+    return restored_posterior(part, Executable(model), likelihood, under("posterior.", tensors))
 
 
 def _encoder(encoding: str, numbers: int, own: dict[str, Tensor]) -> tuple[nn.Module, int]:
