@@ -28,7 +28,7 @@ BUDGET = {
     "report": 2_120,
     "calibration": 790,
     "shift": 390,
-    "tabular": 4_680,
+    "tabular": 4_610,
     "theory": 510,
     "top level": 648,
     "training": 1_100,

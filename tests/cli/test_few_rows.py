@@ -14,8 +14,7 @@ from .conftest import QUICK, houses, write_csv
 pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 from bayesnorm.predictive import RegressionPredictive
-from bayesnorm.tabular.fold_levels import FoldLevels
-from bayesnorm.tabular.intervals import IntervalLevels
+from bayesnorm.tabular.intervals import FoldLevels, IntervalLevels
 from bayesnorm.tabular.search_results import OutOfFold
 
 

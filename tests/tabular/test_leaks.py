@@ -9,7 +9,7 @@ pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-le
 
 from sklearn.datasets import load_breast_cancer, load_diabetes, load_iris
 
-from bayesnorm.tabular.leaks import leak
+from bayesnorm.tabular.column_checks import leak
 
 GENERATOR = np.random.default_rng(0)
 PRICE = np.exp(2 * GENERATOR.normal(size=60))

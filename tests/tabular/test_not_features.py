@@ -7,7 +7,7 @@ import pytest
 
 pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
 
-from bayesnorm.tabular.not_features import why_no_feature
+from bayesnorm.tabular.column_checks import why_no_feature
 
 ROWS = np.arange(40)
 

@@ -7,7 +7,7 @@ import torch
 
 from bayesnorm.errors import BayesNormError
 from bayesnorm.tabular import BayesNormRegressor
-from bayesnorm.tabular.parameters import device_named
+from bayesnorm.tabular.checks import device_named
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from bayesnorm.tabular.likeness import Likeness
 from bayesnorm.tabular.search_plan import DROPOUT_RATES, Setting, folds_for, plan_for
+from bayesnorm.tabular.unusual_rows import Likeness
 
 
 @pytest.mark.parametrize(

@@ -7,8 +7,8 @@ from itertools import permutations
 import numpy as np
 import pytest
 
-from bayesnorm.tabular import shapley
-from bayesnorm.tabular.shapley import Exchanges, shapley_values
+from bayesnorm.tabular import explaining
+from bayesnorm.tabular.explaining import Exchanges, shapley_values
 
 GROUPS = np.array([0, 1, 1, 2, 3])
 """Four columns of five features; column 1 has two of them."""
@@ -99,14 +99,14 @@ def test_what_it_costs(columns, pairs):
     most = min(2**columns - 1, 2 * pairs * (columns - 1) + 1)
     assert sum(asked) - 1 <= 7 * most
     assert sum(asked) - 1 > 7 * most * 0.7  # but for sets that two orders share
-    assert max(asked) <= shapley.BLOCK
+    assert max(asked) <= explaining.BLOCK
 
 
 def test_parts_of_any_size_give_the_same(rows, monkeypatch):
     arguments = knotted, rows, np.ones(5), GROUPS, Exchanges.sample(4, 10, 0)
     whole = shapley_values(*arguments)[0]
-    monkeypatch.setattr(shapley, "BLOCK", 4)
-    monkeypatch.setattr(shapley, "MOST_VALUES", 20)
+    monkeypatch.setattr(explaining, "BLOCK", 4)
+    monkeypatch.setattr(explaining, "MOST_VALUES", 20)
     np.testing.assert_allclose(shapley_values(*arguments)[0], whole, rtol=1e-12, atol=1e-14)
 
 

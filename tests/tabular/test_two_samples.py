@@ -8,9 +8,9 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesnorm.tabular import two_samples
+from bayesnorm.tabular import table_drift
+from bayesnorm.tabular.table_drift import two_sample_chance
 from bayesnorm.tabular.training_columns import NumberCounts
-from bayesnorm.tabular.two_samples import two_sample_chance
 
 
 def summed(training, new, ordered):
@@ -56,7 +56,7 @@ def test_rows_that_did_not_change_alarm_as_rarely_as_promised(rows):
 def test_many_rows_have_a_chance_that_is_on_the_safe_side(monkeypatch):
     training, new = np.full(10, 60), np.array([30, 45, 50, 50, 50, 50, 50, 50, 55, 70])
     exact = two_sample_chance(training, new, ordered=True)
-    monkeypatch.setattr(two_samples, "MOST_EXACT", 0)
+    monkeypatch.setattr(table_drift, "MOST_EXACT", 0)
     assert exact < two_sample_chance(training, new, ordered=True) < 9 * exact
 
 

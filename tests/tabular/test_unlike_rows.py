@@ -10,12 +10,10 @@ import pytest
 
 from bayesnorm.errors import FileFormatError, InputError
 from bayesnorm.tabular import BayesNormRegressor, load
-from bayesnorm.tabular.likeness import Likeness
 from bayesnorm.tabular.preprocessing import Preprocessing
-from bayesnorm.tabular.ranges import Range, Ranges
 from bayesnorm.tabular.search_plan import folds_of_groups
 from bayesnorm.tabular.training_columns import table_values
-from bayesnorm.tabular.unlike_rows import reasons
+from bayesnorm.tabular.unusual_rows import Likeness, Range, Ranges, reasons
 
 
 def world(start, stop, rows, seed):

@@ -120,7 +120,7 @@ def read_inputs(
         options: The options of the user.
         left_out: Columns that are left out for other reasons, and the reasons.
     """
-    from ..tabular import column_types, not_features
+    from ..tabular import column_checks, column_types
 
     reasons = dict(left_out)
     reasons |= {
@@ -151,7 +151,7 @@ def read_inputs(
         f"{name} was left out: it {reason}."
         + (
             f" (Use --keep {shlex.quote(name)} to include it.)"
-            if (name in kinds and reason != not_features.EMPTY) or name in left_out
+            if (name in kinds and reason != column_checks.EMPTY) or name in left_out
             else ""
         )
         for name, reason in reasons.items()
@@ -238,11 +238,11 @@ def _uninformative_columns(inputs: Any, protected: Collection[str]) -> dict[str,
         inputs: A data frame of numbers, text and dates.
         protected: Columns that always stay.
     """
-    from ..tabular import not_features
+    from ..tabular import column_checks
 
     rows = inputs.index.to_numpy()
     verdicts = {
-        name: not_features.why_no_feature(name, inputs[name].to_numpy(), rows)
+        name: column_checks.why_no_feature(name, inputs[name].to_numpy(), rows)
         for name in inputs
         if name not in protected
     }

@@ -207,8 +207,8 @@ def _group(frame: Any, options: FitOptions) -> RowOrder | None:
 
 def _leaks(inputs: Any, y: Any, target: str, task: Task) -> dict[str, str]:
     """Return the columns that reveal the target, and how."""
-    from ..tabular import leaks
+    from ..tabular import column_checks
 
     classes = task is Task.classification
-    descriptions = {name: leaks.leak(inputs[name].to_numpy(), y, target, classes=classes) for name in inputs}
+    descriptions = {name: column_checks.leak(inputs[name].to_numpy(), y, target, classes=classes) for name in inputs}
     return {name: how for name, how in descriptions.items() if how}

@@ -171,7 +171,7 @@ def _detect_way(column: Any, option: str) -> tuple[str, int, bool]:
         column: A pandas series with some values.
         option: The option of the user for this column, or "".
     """
-    from ..tabular import column_types, dates, not_features
+    from ..tabular import column_checks, column_types, dates
 
     contents = column_types.contents_of(column)
     present = column.dropna()
@@ -181,7 +181,7 @@ def _detect_way(column: Any, option: str) -> tuple[str, int, bool]:
         return YEAR_FIRST, 0, False
     values, no_number = column_types.read_numbers(column)
     if contents != "date objects" and not no_number.any():
-        words = not_features.words_of(str(column.name))
+        words = column_checks.words_of(str(column.name))
         present_values = values[~np.isnan(values)]
         fits = [way for way in RANGES if option or words & DATE_WORDS if _all_dates(present_values, way)]
         return (fits[0], len(present), False) if fits else (YEAR_FIRST, 0, False)

@@ -10,11 +10,11 @@ except ImportError as error:
         "bayesnorm.tabular needs scikit-learn and pandas. Run: pip install scikit-learn pandas"
     ) from error
 
-from . import column_types as column_types, dates as dates, leaks as leaks, not_features as not_features
+from . import column_checks as column_checks, column_types as column_types, dates as dates
 from .classifier import BayesNormClassifier as BayesNormClassifier
 from .encoded_columns import CategoricalColumn as CategoricalColumn
 from .explaining import UncertaintyExplanation as UncertaintyExplanation
-from .fold_levels import FoldLevels as FoldLevels
+from .intervals import FoldLevels as FoldLevels
 from .loading import load as load
 from .preprocessing import Preprocessing as Preprocessing
 from .regressor import BayesNormRegressor as BayesNormRegressor

@@ -17,9 +17,9 @@ from torch import Tensor
 from ..errors import InputError, quoted
 from ..likelihoods import Likelihood
 from ..predictive import ClassificationPredictive
+from .checks import as_input_errors, require_rows
 from .estimator import TabularEstimator
 from .targets import LabelTargets, Targets
-from .training_rows import as_input_errors, require_rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

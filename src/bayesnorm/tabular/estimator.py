@@ -23,23 +23,19 @@ from ..likelihoods import Likelihood
 from ..posterior import Posterior
 from ..predictive import Predictive
 from ..shift import adapt, drift
+from .checks import as_input_errors, check_frame, check_parameters, device_named, row_groups, row_weights
 from .choosing import Chooser
 from .explaining import PAIRS, UncertaintyExplanation, explain_uncertainty, usual_row
-from .likeness import Likeness
 from .model_file import write_estimator
-from .networks import BATCH_STATISTICS
-from .parameters import check_parameters, device_named
+from .networks import BATCH_STATISTICS, posterior_from, posterior_parts
 from .preprocessing import Preprocessing
-from .ranges import Ranges
-from .restoring import posterior_from, posterior_parts
 from .search_plan import folds_for, folds_of_groups, plan_for
 from .search_results import Selection
 from .table_drift import TableDrift, column_drift, table_drift
 from .targets import NumberTargets, Targets
 from .trainer import Trainer
 from .training_columns import TrainingColumns, table_values
-from .training_rows import as_input_errors, check_frame, row_groups, row_weights
-from .unlike_rows import reasons
+from .unusual_rows import Likeness, Ranges, reasons
 
 # Number of folds for the detection of unusual rows if there is no cross-validation.
 LIKENESS_FOLDS = 5

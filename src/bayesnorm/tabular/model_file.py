@@ -36,16 +36,14 @@ from ..schema import (
     text,
     whole,
 )
+from .checks import check_parameters
 from .conformal import ConformalScores
 from .intervals import STEPS, IntervalLevels
-from .likeness import Likeness
-from .networks import METHODS
-from .parameters import check_parameters
+from .networks import DOUBLE, METHODS, POSTERIOR, posterior_from, posterior_parts
 from .preprocessing import Preprocessing
-from .ranges import Ranges
-from .restoring import DOUBLE, POSTERIOR, posterior_from, posterior_parts
 from .search_results import Selection
 from .training_columns import TrainingColumns
+from .unusual_rows import Likeness, Ranges
 
 FORMAT, EARLIER_FORMAT = "bayesnorm-tabular-2", "bayesnorm-tabular"
 

@@ -7,7 +7,7 @@
   twice), one for all rarer categories together, and one for missing values, if training has them. A new category
   counts as rare; if training has no rare categories, all features are 0.
 - A column of dates becomes a trend (its days, as a column of numbers). The time of year, the day of the week and the
-  time of day are further features if they vary enough (`date_column.py`).
+  time of day are further features if they vary enough (`encoded_columns.py`).
 - A column that is constant in training has no feature.
 - All features are then standardised. The standard deviation of an indicator feature counts as at least 0.1.
 
@@ -27,9 +27,8 @@ from numpy.typing import NDArray
 from ..errors import FileFormatError, InputError
 from ..schema import anything, flag, just, listed, mapping, number, optional, record, text
 from .column_types import ColumnValues, Numbers, is_text, read_columns
-from .date_column import DateColumn
 from .dates import is_date
-from .encoded_columns import CategoricalColumn, NumericColumn
+from .encoded_columns import CategoricalColumn, DateColumn, NumericColumn
 
 # Smallest standard deviation for standardising a feature of zeros and ones.
 LEAST_STD = 0.1

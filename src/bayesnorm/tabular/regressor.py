@@ -15,10 +15,10 @@ from torch import Tensor
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood
 from ..predictive import RegressionPredictive, require_level
+from .checks import as_input_errors, real_targets, require_rows
 from .estimator import TabularEstimator, as_inputs
 from .intervals import IntervalLevels
 from .targets import NumberTargets, Targets
-from .training_rows import as_input_errors, real_targets, require_rows
 
 
 @dataclass(kw_only=True, eq=False, repr=False)

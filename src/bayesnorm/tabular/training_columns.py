@@ -13,14 +13,15 @@ from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
+from numpy.typing import NDArray
 
 from ..schema import anything, flag, listed, mapping, number, record, refuse, whole
 from .column_types import ColumnValues, Numbers, as_dates, as_numbers, as_texts, is_text, read_columns
-from .date_column import DateColumn
 from .dates import days
-from .encoded_columns import LARGEST, CategoricalColumn
+from .encoded_columns import LARGEST, CategoricalColumn, DateColumn
 from .preprocessing import Preprocessing, TableColumn
-from .two_samples import Counts
+
+Counts = NDArray[np.int64]
 
 # Largest number of bins of a column of numbers, and smallest number of rows in each bin.
 MOST_BINS, LEAST_ROWS = 64, 5

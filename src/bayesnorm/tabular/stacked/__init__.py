@@ -10,21 +10,17 @@ from .history import SelectedNetworks as SelectedNetworks, StackedHistory as Sta
 from .losses import ClassNLL as ClassNLL, HalfSquaredError as HalfSquaredError, NormalCrps as NormalCrps
 from .passes import (
     StackedExecutable as StackedExecutable,
+    as_batch_statistics as as_batch_statistics,
+    batch_rows as batch_rows,
     dropout_masks as dropout_masks,
     normalised as normalised,
     run_blocks as run_blocks,
     run_layers as run_layers,
     stacked_outputs as stacked_outputs,
+    stacked_statistics as stacked_statistics,
     without_dropout as without_dropout,
 )
-from .rows import Scales as Scales, StackedRows as StackedRows
-from .stack import Bundle as Bundle, Stack as Stack
-from .statistics import (
-    as_batch_statistics as as_batch_statistics,
-    batch_rows as batch_rows,
-    stacked_statistics as stacked_statistics,
-)
+from .stack import Bundle as Bundle, Scales as Scales, Stack as Stack, StackedRows as StackedRows
 from .threads import in_threads as in_threads, one_thread as one_thread
-from .train import train_stacked as train_stacked
 from .training_block import Block as Block, RowLoss as RowLoss, Settings as Settings, Streams as Streams
-from .training_run import Evaluate as Evaluate, fastest_block as fastest_block
+from .training_run import Evaluate as Evaluate, fastest_block as fastest_block, train_stacked as train_stacked

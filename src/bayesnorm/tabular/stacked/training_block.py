@@ -12,8 +12,7 @@ from torch.optim.adam import adam
 
 from ...training import shuffled_batches
 from .architecture import Dense, Drop, Fork, Join, Norm
-from .rows import StackedRows
-from .stack import Bundle, Stack
+from .stack import Bundle, Stack, StackedRows
 from .trained_layers import (
     TrainedDense,
     TrainedDrop,

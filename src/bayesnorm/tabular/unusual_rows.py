@@ -1,0 +1,238 @@
+"""Find unusual rows, and the reasons.
+
+A row is unusual if a column has a value that does not occur in training, if a number or date is clearly outside its
+range in training (`Range`), or if the row as a whole is far from all training rows (`Likeness`).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any, Self
+
+import numpy as np
+from numpy.typing import NDArray
+from sklearn.covariance import ledoit_wolf
+
+from ..errors import quoted
+from ..schema import listed, number, optional, record, refuse
+from ..words import DAY, format_day
+from .column_types import ColumnValues, Numbers, is_text
+from .encoded_columns import LARGEST, CategoricalColumn, DateColumn
+from .preprocessing import Preprocessing, TableColumn
+from .training_columns import present
+
+# Fraction of held-out training rows that are not unusual.
+QUANTILE = 0.995
+
+# With more features, covariances are ignored.
+MOST_CORRELATED = 300
+
+# Smallest variance of a direction, in standardised features; one-hot features have directions without variance.
+RIDGE = 1e-6
+
+
+@dataclass(frozen=True)
+class Likeness:
+    """The moments of the training features, and the threshold for unusual rows.
+
+    Args:
+        mean: Mean of each feature, (features,).
+        root: A root of the inverse covariance, (features, features), or (features,) if covariances are ignored.
+        threshold: The distance above which a row is unusual.
+    """
+
+    mean: Numbers
+    root: Numbers
+    threshold: float
+
+    @classmethod
+    def fit(cls, features: Numbers, folds: Sequence[NDArray[np.int64]]) -> Self:
+        """Fit to training features, (rows, features), with the row numbers of each fold."""
+        held_out = []
+        for fold in folds:
+            others = np.setdiff1d(np.arange(len(features)), fold)
+            held_out.append(cls(*_moments(features[others]), 0.0).distance(features[fold]))
+        return cls(*_moments(features), float(np.quantile(np.concatenate(held_out), QUANTILE)))
+
+    def distance(self, features: Numbers) -> Numbers:
+        """Return the distance: the root mean square deviation in whitened features, about 1 for training rows."""
+        z = features - self.mean
+        z = z @ self.root if self.root.ndim == 2 else z * self.root
+        return np.sqrt(np.square(z).mean(1))
+
+    def contributions(self, features: Numbers) -> Numbers:
+        """Return the contribution of each feature to the squared distance, (rows, features)."""
+        z = features - self.mean
+        return z * (z @ self.root @ self.root.T if self.root.ndim == 2 else z * np.square(self.root))
+
+    def unlike(self, features: Numbers) -> NDArray[np.bool_]:
+        """Return which rows are unusual."""
+        return self.distance(features) > self.threshold
+
+
+def _moments(features: Numbers) -> tuple[Numbers, Numbers]:
+    """Return the mean of features and a root of their inverse covariance; see `Likeness`."""
+    if features.shape[1] > MOST_CORRELATED:
+        return features.mean(0), 1 / np.sqrt(features.var(0) + RIDGE)
+    covariance, _ = ledoit_wolf(features)
+    values, vectors = np.linalg.eigh(covariance)
+    return features.mean(0), vectors / np.sqrt(np.maximum(values, RIDGE))
+
+
+# The factor on the margin that contains this fraction of held-out values, over all columns. With 40 to 60 training
+# rows, 1 to 4 % of new rows of the same distribution are outside, and fewer with more training rows.
+FARTHER = 3.0
+
+_RANGE = record(low=number(), high=number(), margin=number(0))
+
+
+@dataclass(frozen=True)
+class Range:
+    """The smallest and the largest value in training, and the margin that still counts as inside."""
+
+    low: float
+    high: float
+    margin: float
+
+    @classmethod
+    def fit(cls, values: ColumnValues, folds: Sequence[NDArray[np.int64]], share: float) -> Self | None:
+        """Return the range of training values; None if all values are missing.
+
+        Args:
+            values: The column's values, NaN if missing.
+            folds: The row numbers of each fold.
+            share: Fraction of held-out values that must be inside.
+        """
+        known = present(values)
+        if not len(known):
+            return None
+        beyond = [np.zeros(1)]
+        for fold in folds:
+            others, held_out = present(np.delete(values, fold)), present(values[fold])
+            if len(others):
+                beyond.append(np.maximum(others.min() - held_out, held_out - others.max()).clip(0))
+        margin = FARTHER * float(np.quantile(np.concatenate(beyond), share))
+        return cls(float(known.min()), float(known.max()), margin)
+
+    def below(self, values: ColumnValues) -> NDArray[np.bool_]:
+        """Return which values are clearly below those of training."""
+        found: NDArray[np.bool_] = self.low - np.clip(values, -LARGEST, LARGEST) > self.margin
+        return found
+
+    def above(self, values: ColumnValues) -> NDArray[np.bool_]:
+        """Return which values are clearly above those of training."""
+        found: NDArray[np.bool_] = np.clip(values, -LARGEST, LARGEST) - self.high > self.margin
+        return found
+
+
+@dataclass(frozen=True)
+class Ranges:
+    """The range of each column of a table; None for categories.
+
+    Args:
+        columns: The ranges, in the order of the table.
+    """
+
+    columns: tuple[Range | None, ...]
+
+    @classmethod
+    def fit(cls, values: Sequence[ColumnValues], folds: Sequence[NDArray[np.int64]]) -> Self:
+        """Return the ranges of training columns, from `table_values`, with the row numbers of each fold."""
+        share = 1 - (1 - QUANTILE) / max(1, sum(not is_text(own) for own in values))
+        return cls(tuple(None if is_text(own) else Range.fit(own, folds, share) for own in values))
+
+    def config(self) -> list[dict[str, float] | None]:
+        """Return the ranges as JSON values."""
+        return [None if each is None else dict(vars(each)) for each in self.columns]
+
+    @classmethod
+    def from_config(cls, config: Any, columns: int) -> Self:
+        """Return the ranges of `columns` columns from the JSON values of `config()`."""
+        listed(optional(_RANGE), columns, columns)(config, "ranges")
+        found = tuple(None if each is None else Range(**each) for each in config)
+        for each in found:
+            if each is not None and each.low > each.high:
+                refuse("ranges", each.low, f"at most {each.high:g}")
+        return cls(found)
+
+
+# Number of columns named in the reason for a row that is far away as a whole.
+MOST_NAMED = 2
+
+
+def reasons(
+    preprocessing: Preprocessing,
+    likeness: Likeness,
+    ranges: Ranges | None,
+    values: Sequence[ColumnValues],
+    features: Numbers,
+    unseen: Sequence[str],
+) -> list[str]:
+    """Return for each row the reasons why it is unusual, joined by "; ", or "".
+
+    Args:
+        preprocessing: The encoding of the columns.
+        likeness: The statistics for comparing whole rows.
+        ranges: The ranges of the columns; None for models of earlier versions.
+        values: The columns of the rows, from `table_values`.
+        features: The features of the rows.
+        unseen: For each row the columns with a value that does not occur in training, from the preprocessing.
+    """
+    found: list[list[str]] = [[] for _ in features]
+    strange = np.flatnonzero(np.array(unseen, dtype=object) != "")
+    for place, column in enumerate(preprocessing.columns):
+        own = values[place]
+        if len(strange):
+            _, new = column.encode(_as_read(column, own[strange]))
+            for row in strange[new]:
+                found[row].append(f"{column.name} {_unseen(column, own[row])}")
+        known = None if ranges is None else ranges.columns[place]
+        if known is None:
+            continue
+        dated = isinstance(column, DateColumn)
+        for rows, word, limit, most in (
+            (known.below(own), "before" if dated else "below", known.low, "earliest" if dated else "smallest"),
+            (known.above(own), "after" if dated else "above", known.high, "latest" if dated else "largest"),
+        ):
+            for row in np.flatnonzero(rows):
+                found[row].append(f"{column.name} {word} {_shown(column, limit)}, the {most} in training")
+    far = np.flatnonzero(likeness.unlike(features) & np.array([not each for each in found]))
+    for row, names in zip(far, _farthest(preprocessing, likeness, features[far]), strict=True):
+        found[row].append(f"far from all training rows, mainly because of {' and '.join(names)}")
+    return ["; ".join(each) for each in found]
+
+
+def _as_read(column: TableColumn, values: ColumnValues) -> ColumnValues:
+    """Return values of `table_values` with days converted back to dates."""
+    if not isinstance(column, DateColumn):
+        return values
+    missing = np.isnan(values)
+    found = np.where(missing, 0, np.round(values * DAY)).astype("datetime64[s]")
+    found[missing] = np.datetime64("NaT")
+    return found
+
+
+def _unseen(column: TableColumn, value: object) -> str:
+    """Return a phrase about a value that does not occur in training."""
+    if value is None or (isinstance(value, float) and np.isnan(value)):
+        return "is missing, but was never missing in training"
+    shown = quoted(value) if isinstance(column, CategoricalColumn) else _shown(column, float(value))  # type: ignore[arg-type]
+    if isinstance(column, DateColumn) and column.trend.scale > 0:
+        return f"is {shown}, a day of the week that does not occur in training"
+    return f"is {shown}, which does not occur in training"
+
+
+def _shown(column: TableColumn, value: float) -> str:
+    """Return a number or date of a column as text."""
+    return format_day(value) if isinstance(column, DateColumn) else f"{value:.6g}"
+
+
+def _farthest(preprocessing: Preprocessing, likeness: Likeness, features: Numbers) -> list[list[str]]:
+    """Return for each row the columns with the largest contributions to its distance, largest first."""
+    apart = likeness.contributions(features)
+    ends = np.cumsum([len(column.features) for column in preprocessing.columns])
+    names = [column.name for column in preprocessing.columns]
+    shares = np.stack([part.sum(1) for part in np.split(apart, ends, axis=1)[: len(names)]], 1)
+    order = np.argsort(-shares, axis=1, kind="stable")[:, :MOST_NAMED]
+    return [[names[place] for place in row] for row in order]
