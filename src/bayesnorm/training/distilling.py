@@ -5,6 +5,7 @@ from __future__ import annotations
 import contextlib
 import copy
 from collections.abc import Callable, Iterable, Iterator
+from functools import partial
 from typing import Any
 
 import torch
@@ -81,8 +82,8 @@ class Teacher:
         self.network = copy.deepcopy(network).eval().requires_grad_(False)
         self.transform, self.temperature = transform, require_number("temperature", temperature, above=0)
         self.weight, self.layers = require_number("weight", weight, least=0), _names(layers, self.network, "teacher")
-        self._said: dict[str, Tensor] = {}  # outputs of the teacher's layers for the current batch
-        self._answered: dict[str, Tensor] = {}  # outputs of the student's layers
+        self._teacher_outputs: dict[str, Tensor] = {}  # by layer, for the current batch
+        self._student_outputs: dict[str, Tensor] = {}
 
     @property
     def options(self) -> dict[str, Any]:
@@ -95,24 +96,24 @@ class Teacher:
         with torch.no_grad():
             return x, self.network(x)
 
-    def loss(self, logits: Tensor, said: Tensor) -> Tensor:
+    def loss(self, logits: Tensor, teacher_logits: Tensor) -> Tensor:
         """Return the distance of the student from the teacher, in its outputs and in those of its layers.
 
         The first is the Kullback-Leibler divergence times the squared temperature, so its gradients are as large as
         those of a cross-entropy.
         """
-        student, teacher = (values.float() / self.temperature for values in (logits, said))
+        student, teacher = (values.float() / self.temperature for values in (logits, teacher_logits))
         divergence = F.kl_div(student.log_softmax(1), teacher.log_softmax(1), reduction="none", log_target=True)
         value = self.temperature**2 * divergence.sum(1).mean()
         for name in self.layers:
-            mine, its = self._answered[name].float(), self._said[name].float()
-            if mine.shape != its.shape:
+            output, target = self._student_outputs[name].float(), self._teacher_outputs[name].float()
+            if output.shape != target.shape:
                 raise BayesNormError(
-                    f"layers: {name!r} has shape {tuple(mine.shape)} in the student and {tuple(its.shape)} in the "
+                    f"layers: {name!r} has shape {tuple(output.shape)} in the student and {tuple(target.shape)} in the "
                     "teacher. Name layers whose outputs have the same shape."
                 )
-            tiny = torch.finfo(its.dtype).tiny
-            value = value + self.weight * F.mse_loss(mine, its) / its.square().mean().clamp_min(tiny)
+            tiny = torch.finfo(target.dtype).tiny
+            value = value + self.weight * F.mse_loss(output, target) / target.square().mean().clamp_min(tiny)
         return value
 
     @contextlib.contextmanager
@@ -120,16 +121,16 @@ class Teacher:
         """Record the outputs of the chosen layers of both networks while the context lasts."""
         _names(self.layers, student, "student")
         hooks = []
-        for network, seen in ((self.network, self._said), (student, self._answered)):
+        for network, outputs in ((self.network, self._teacher_outputs), (student, self._student_outputs)):
             for name in self.layers:
-                hooks.append(network.get_submodule(name).register_forward_hook(_keep(seen, name)))
+                hooks.append(network.get_submodule(name).register_forward_hook(partial(_store_output, outputs, name)))
         try:
             yield
         finally:
             for hook in hooks:
                 hook.remove()
-            self._said.clear()
-            self._answered.clear()
+            self._teacher_outputs.clear()
+            self._student_outputs.clear()
 
     def __repr__(self) -> str:
         """Return the settings, by which a checkpoint recognises it."""
@@ -137,11 +138,8 @@ class Teacher:
         return f"Teacher({type(self.network).__name__}, {self.transform!r}, temperature={self.temperature:g}{watched})"
 
 
-def _keep(seen: dict[str, Tensor], name: str) -> Callable[[nn.Module, Any, Tensor], None]:
-    def hook(_module: nn.Module, _inputs: Any, output: Tensor) -> None:
-        seen[name] = output
-
-    return hook
+def _store_output(outputs: dict[str, Tensor], name: str, _module: nn.Module, _inputs: Any, output: Tensor) -> None:
+    outputs[name] = output
 
 
 def _names(layers: Iterable[str], network: nn.Module, which: str) -> tuple[str, ...]:

@@ -8,13 +8,14 @@ import math
 import os
 import time
 from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
 from functools import partial
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.optim import Optimizer
-from torch.optim.lr_scheduler import LRScheduler, ReduceLROnPlateau
+from torch.optim.lr_scheduler import LRScheduler
 
 from ..arguments import require_function, require_number, require_seed, require_whole
 from ..errors import BayesNormError, InputError
@@ -22,8 +23,7 @@ from ..files import as_path
 from ..network import Progress, device_of, dtype_of, isolated_randomness, unwrap
 from .batching import Batches, Pair, described_rows, training_batches, validation_rows
 from .checkpoint import Checkpoint, described
-from .gradients import Gradients, new_gradients
-from .objective import Loss, Objective, Penalty
+from .objective import Gradients, Loss, Objective, Penalty, new_gradients
 from .optimising import new_optimiser, new_schedule
 from .run import History, Run
 
@@ -127,33 +127,15 @@ def train(
     checkpoint_every = require_number("checkpoint_every", checkpoint_every, least=0)
     for name, function in {"evaluate": evaluate, "on_epoch": on_epoch, "transform": transform}.items():
         require_function(name, function)
-    if transform_targets and transform is None:
-        raise BayesNormError("transform_targets=True needs a transform. Pass transform=CropAndFlip(), for example.")
-    if schedule_every not in ("epoch", "step"):
-        raise BayesNormError(f"schedule_every must be 'epoch' or 'step', got {schedule_every!r}.")
-    if validation is not None and evaluate is not None:
-        raise BayesNormError("validation and evaluate are both given, but only one can score the network. Pass one.")
-    if patience is not None and validation is None and evaluate is None:
-        raise BayesNormError("patience needs a score of the network. Pass validation=(x, y) or evaluate=.")
+    _require_consistent(transform, transform_targets, schedule_every, validation, evaluate, patience)
 
     batches = training_batches(data, y, batch_size, device, dtype, seed)
     trained = _trained(model, parameters)
     objective = Objective(model, loss, penalties, weight_decay, trained, mixed_precision, device, compiled)
-    made = new_optimiser(optimiser, learning_rate, trained)
-    run = Run(
-        model,
-        trained,
-        made,
-        new_schedule(schedule, made),
-        torch.Generator().manual_seed(seed),
-        device,
-        epochs,
-        every_step=schedule_every == "step",
-    )
-    if run.every_step and isinstance(run.schedule, ReduceLROnPlateau):
-        raise BayesNormError("schedule_every='step' does not work with ReduceLROnPlateau. Use schedule_every='epoch'.")
-    moved = transform if transform is None or transform_targets else partial(_transform_inputs, transform)
-    gradients = new_gradients(objective, moved, trained, compiled, device)
+    made, order = new_optimiser(optimiser, learning_rate, trained), torch.Generator().manual_seed(seed)
+    made_schedule, every_step = new_schedule(schedule, made), schedule_every == "step"
+    run = Run(model, trained, made, made_schedule, order, device, epochs, patience, every_step=every_step)
+    of_pairs = transform if transform is None or transform_targets else partial(_transform_inputs, transform)
     rows = None if validation is None else validation_rows(validation, device, dtype)
     if rows is not None:
         evaluate = partial(objective.validation_loss, rows, batches.batch_size or 1)
@@ -175,65 +157,141 @@ def train(
             **({"schedule_every": schedule_every} if run.every_step else {}),
         }
         store = _store(checkpoint, run, settings)
-
+    loop = _Loop(
+        run=run,
+        batches=batches,
+        gradients=new_gradients(objective, of_pairs, trained, compiled, device),
+        evaluate=evaluate,
+        score_name="evaluate" if validation is None else "validation",
+        evaluate_every=evaluate_every,
+        on_epoch=on_epoch,
+        progress=progress,
+        store=store,
+        checkpoint_every=checkpoint_every,
+        seed=seed,
+    )
     with isolated_randomness(seed, device), _frozen(model, trained):
-        state = store.read() if store else None
+        return loop.run_epochs(started)
+
+
+def _require_consistent(
+    transform: Any, transform_targets: bool, schedule_every: str, validation: Any, evaluate: Any, patience: int | None
+) -> None:
+    """Raise an error for arguments of `train` that do not fit together."""
+    if transform_targets and transform is None:
+        raise BayesNormError("transform_targets=True needs a transform. Pass transform=CropAndFlip(), for example.")
+    if schedule_every not in ("epoch", "step"):
+        raise BayesNormError(f"schedule_every must be 'epoch' or 'step', got {schedule_every!r}.")
+    if validation is not None and evaluate is not None:
+        raise BayesNormError("validation and evaluate are both given, but only one can score the network. Pass one.")
+    if patience is not None and validation is None and evaluate is None:
+        raise BayesNormError("patience needs a score of the network. Pass validation=(x, y) or evaluate=.")
+
+
+@dataclass
+class _Loop:
+    """The epochs of a run, with scores, checkpoints and the caller's functions between them; see `train`.
+
+    Args:
+        run: The state of the training.
+        batches: The batches.
+        gradients: Stores the gradients of a batch.
+        evaluate, evaluate_every, on_epoch, progress, checkpoint_every, seed: As in `train`.
+        score_name: The argument that gives the score, for messages.
+        store: The checkpoint, or None.
+    """
+
+    run: Run
+    batches: Batches
+    gradients: Gradients
+    evaluate: Score | None
+    score_name: str
+    evaluate_every: int
+    on_epoch: Callable[[int, nn.Module], None] | None
+    progress: Progress | None
+    store: Checkpoint | None
+    checkpoint_every: float
+    seed: int
+
+    def run_epochs(self, started: float) -> History:
+        """Train until the run is over, leave the best network in evaluation mode, and return the history.
+
+        Args:
+            started: The time at which `train` was called.
+        """
+        run, written = self.run, started
+        state = self.store.read() if self.store else None
         if state is not None:
             run.restore(state)
-            if progress is not None:
-                progress(run.history.stopped, epochs)
-        history, written = run.history, started
-        started -= history.seconds  # time of interrupted runs counts too
-        if store and not run.over(patience):
-            store.require_writable()
+            self._tell()
+        started -= run.history.seconds  # time of interrupted runs counts too
+        if self.store and not run.over:
+            self.store.require_writable()
         try:
-            model.train()
-            while not run.over(patience):
-                epoch = history.stopped + 1
-                history.losses.append(_train_epoch(run, gradients, batches, epoch))
-                if evaluate is not None and (epoch % evaluate_every == 0 or epoch == epochs):
-                    with _looking_at(model, seed, device):
-                        score = _number(evaluate(model))
-                    if math.isnan(score) and run.best is None:
-                        name = "evaluate" if validation is None else "validation"
-                        raise BayesNormError(f"{name}: the score is NaN in epoch {epoch}. It must be a number.")
-                    run.see(score)
-                run.step_schedule(scored=evaluate is not None)
-                if on_epoch is not None:
-                    with _looking_at(model, seed, device):
-                        on_epoch(epoch, model)
+            run.model.train()
+            while not run.over:
+                self._run_epoch()
                 now = time.perf_counter()
-                history.seconds = now - started
-                if run.over(patience) or (store and now - written >= checkpoint_every):
+                run.history.seconds = now - started
+                if run.over or (self.store and now - written >= self.checkpoint_every):
                     run.require_finite()
-                    if store:
-                        store.write(run.state())
+                    if self.store:
+                        self.store.write(run.state())
                     written = time.perf_counter()
-                if progress is not None:
-                    progress(epoch, epochs)
+                self._tell()
         finally:
-            model.eval()
-            for tensor in trained:
+            run.model.eval()
+            for tensor in run.trained:
                 tensor.grad = None
             run.finish()
-        return history
+        return run.history
 
+    def _run_epoch(self) -> None:
+        """Train for one pass over the data, and score the network if it is time."""
+        run, epoch = self.run, self.run.history.stopped + 1
+        run.history.losses.append(self._mean_loss(epoch))
+        if self.evaluate is not None and (epoch % self.evaluate_every == 0 or epoch == run.epochs):
+            with self._evaluation():
+                score = _number(self.evaluate(run.model))
+            if math.isnan(score) and run.best is None:
+                raise BayesNormError(f"{self.score_name}: the score is NaN in epoch {epoch}. It must be a number.")
+            run.see(score)
+        run.step_schedule(scored=self.evaluate is not None)
+        if self.on_epoch is not None:
+            with self._evaluation():
+                self.on_epoch(epoch, run.model)
 
-def _train_epoch(run: Run, gradients: Gradients, batches: Batches, epoch: int) -> float:
-    """Train for one pass over the data, and return the mean of the objective."""
-    with contextlib.closing(batches.epoch(epoch, run.order)) as pairs:
-        waiting = [run.step(partial(gradients, batch, epoch)) for batch in pairs]
-    if not waiting:
-        raise InputError(f"data has no batch in epoch {epoch}. At least one batch is needed.")
-    # Losses are read together, because every read waits for the device.
-    values: list[float] = torch.stack(waiting).tolist()
-    for step, value in enumerate(values, 1):
-        if not math.isfinite(value):
-            raise BayesNormError(
-                f"The loss is {value} at step {step} of epoch {epoch}, {run.what_is_left()}. Try a smaller learning "
-                "rate, standardised inputs and targets, or a loss without logarithms of zero."
-            )
-    return math.fsum(values) / len(values)
+    def _mean_loss(self, epoch: int) -> float:
+        """Train for one pass over the data, and return the mean of the objective."""
+        with contextlib.closing(self.batches.epoch(epoch, self.run.order)) as pairs:
+            waiting = [self.run.step(partial(self.gradients, batch, epoch)) for batch in pairs]
+        if not waiting:
+            raise InputError(f"data has no batch in epoch {epoch}. At least one batch is needed.")
+        # Losses are read together, because every read waits for the device.
+        values: list[float] = torch.stack(waiting).tolist()
+        for step, value in enumerate(values, 1):
+            if not math.isfinite(value):
+                raise BayesNormError(
+                    f"The loss is {value} at step {step} of epoch {epoch}, {self.run.what_is_left()}. Try a smaller "
+                    "learning rate, standardised inputs and targets, or a loss without logarithms of zero."
+                )
+        return math.fsum(values) / len(values)
+
+    @contextlib.contextmanager
+    def _evaluation(self) -> Iterator[None]:
+        """Evaluate the network with its own mode, gradients and random numbers, without any effect on training."""
+        modes = [(module, module.training) for _, module in self.run.model.named_modules()]
+        self.run.model.eval()
+        try:
+            with torch.no_grad(), isolated_randomness(self.seed, self.run.device):
+                yield
+        finally:
+            for module, training in modes:
+                module.training = training
+
+    def _tell(self) -> None:
+        if self.progress is not None:
+            self.progress(self.run.history.stopped, self.run.epochs)
 
 
 def _transform_inputs(transform: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Pair:
@@ -294,16 +352,3 @@ def _frozen(model: nn.Module, trained: list[Tensor]) -> Iterator[None]:
     finally:
         for parameter in others:
             parameter.requires_grad_(True)
-
-
-@contextlib.contextmanager
-def _looking_at(model: nn.Module, seed: int, device: torch.device) -> Iterator[None]:
-    """Evaluate the network with its own mode, gradients and random numbers, without any effect on training."""
-    modes = [(module, module.training) for _, module in model.named_modules()]
-    model.eval()
-    try:
-        with torch.no_grad(), isolated_randomness(seed, device):
-            yield
-    finally:
-        for module, training in modes:
-            module.training = training

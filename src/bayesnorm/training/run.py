@@ -51,6 +51,9 @@ _HISTORY = record(
 )
 """The schema of the record of a training."""
 
+_INCOMPLETE = (ArithmeticError, AssertionError, AttributeError, LookupError, RuntimeError, TypeError, ValueError)
+"""The errors of restoring a state that is not complete."""
+
 
 @dataclass
 class Run:
@@ -64,6 +67,7 @@ class Run:
         order: The generator of the order of examples.
         device: The network's device, whose generator it may use.
         epochs: Maximum number of epochs.
+        patience: Number of scores without improvement before training stops, or None.
         history: The record so far.
         every_step: Whether the schedule advances after every step, not after every epoch.
         best_score: The lowest score so far.
@@ -78,11 +82,18 @@ class Run:
     order: torch.Generator
     device: torch.device
     epochs: int
+    patience: int | None = None
     history: History = field(default_factory=History)
     every_step: bool = False
     best_score: float = math.inf
     best: dict[str, Tensor] | None = None
     waited: int = 0
+
+    def __post_init__(self) -> None:
+        if self.every_step and isinstance(self.schedule, ReduceLROnPlateau):
+            raise BayesNormError(
+                "schedule_every='step' does not work with ReduceLROnPlateau. Use schedule_every='epoch'."
+            )
 
     @property
     def generators(self) -> list[torch.Generator]:
@@ -97,9 +108,10 @@ class Run:
         outside = {f"parameters.{i}": tensor for i, tensor in enumerate(self.trained) if id(tensor) not in network_ids}
         return {**{f"model.{name}": tensor for name, tensor in inside.items()}, **outside}
 
-    def over(self, patience: int | None) -> bool:
-        """Return whether all epochs are done, or `patience` scores in a row were no better than the best."""
-        return self.history.stopped == self.epochs or (patience is not None and self.waited >= patience)
+    @property
+    def over(self) -> bool:
+        """Whether all epochs are done, or `patience` scores in a row were no better than the best."""
+        return self.history.stopped == self.epochs or (self.patience is not None and self.waited >= self.patience)
 
     def step(self, gradients: Callable[[], Tensor]) -> Tensor:
         """Take one optimiser step, and return the objective before it, still on the device.
@@ -205,15 +217,7 @@ class Run:
                 generator.set_state(drawn)
             random.setstate(state["python"])
             _set_numpy_state(state["numpy"])
-        except (
-            ArithmeticError,
-            AssertionError,
-            AttributeError,
-            LookupError,
-            RuntimeError,
-            TypeError,
-            ValueError,
-        ) as error:
+        except _INCOMPLETE as error:
             if isinstance(error, BayesNormError) and not isinstance(error, FileFormatError):
                 raise
             told = error if isinstance(error, FileFormatError) else repr(error)
