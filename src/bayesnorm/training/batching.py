@@ -6,7 +6,7 @@ import hashlib
 import random
 from collections.abc import Generator, Mapping
 from dataclasses import dataclass
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -21,20 +21,6 @@ Pair = tuple[Tensor, Tensor]
 
 # Maximum number of rows and numbers in the digest of arrays.
 DIGEST_ROWS, DIGEST_ELEMENTS = 256, 2**20
-
-
-class Batches(Protocol):
-    """Batches of training examples. Examples left over at the end of an epoch, fewer than a batch, are dropped."""
-
-    @property
-    def batch_size(self) -> int | None:
-        """Examples per step, or None if only the data determine it."""
-
-    def epoch(self, epoch: int, order: torch.Generator) -> Generator[Pair, None, None]:
-        """Yield all examples once, in an order sampled from `order`."""
-
-    def describe(self) -> str:
-        """Return a text by which a checkpoint recognises the data."""
 
 
 def training_batches(
@@ -196,6 +182,15 @@ class _LoaderBatches:
         except TypeError:
             length = "a stream"
         return f"{type(self.loader.dataset).__name__}, {length}"
+
+
+Batches = _ArrayBatches | _DatasetBatches | _LoaderBatches
+"""Batches of training examples. Examples left over at the end of an epoch, fewer than a batch, are dropped.
+
+- `batch_size`: examples per step, or None if only the data determine it.
+- `epoch(epoch, order)`: yields all examples once, in an order sampled from the generator `order`.
+- `describe()`: a text by which a checkpoint recognises the data.
+"""
 
 
 def _batch_size(loader: DataLoader[Any]) -> int | None:

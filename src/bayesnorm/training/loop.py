@@ -23,7 +23,7 @@ from ..files import as_path
 from ..network import Progress, device_of, dtype_of, isolated_randomness, unwrap
 from .batching import Batches, Pair, described_rows, training_batches, validation_rows
 from .checkpoint import Checkpoint, described
-from .objective import Gradients, Loss, Objective, Penalty, new_gradients
+from .objective import GRAPH, Gradients, Loss, Objective, Penalty, RecordedGradients
 from .optimising import new_optimiser, new_schedule
 from .run import History, Run
 
@@ -157,18 +157,19 @@ def train(
             **({"schedule_every": schedule_every} if run.every_step else {}),
         }
         store = _store(checkpoint, run, settings)
+    gradients = RecordedGradients if compiled == GRAPH and device.type == "cuda" else Gradients
     loop = _Loop(
-        run=run,
-        batches=batches,
-        gradients=new_gradients(objective, of_pairs, trained, compiled, device),
-        evaluate=evaluate,
-        score_name="evaluate" if validation is None else "validation",
-        evaluate_every=evaluate_every,
-        on_epoch=on_epoch,
-        progress=progress,
-        store=store,
-        checkpoint_every=checkpoint_every,
-        seed=seed,
+        run,
+        batches,
+        gradients(objective, of_pairs, trained),
+        on_epoch,
+        progress,
+        evaluate,
+        evaluate_every,
+        "evaluate" if validation is None else "validation",
+        seed,
+        store,
+        checkpoint_every,
     )
     with isolated_randomness(seed, device), _frozen(model, trained):
         return loop.run_epochs(started)
@@ -204,14 +205,14 @@ class _Loop:
     run: Run
     batches: Batches
     gradients: Gradients
-    evaluate: Score | None
-    score_name: str
-    evaluate_every: int
     on_epoch: Callable[[int, nn.Module], None] | None
     progress: Progress | None
+    evaluate: Score | None
+    evaluate_every: int
+    score_name: str
+    seed: int
     store: Checkpoint | None
     checkpoint_every: float
-    seed: int
 
     def run_epochs(self, started: float) -> History:
         """Train until the run is over, leave the best network in evaluation mode, and return the history.

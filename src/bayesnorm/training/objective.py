@@ -185,18 +185,6 @@ class RecordedGradients(Gradients):
         self._recording = _Recording(graph, epoch, recorded, value, [tensor.grad for tensor in self.trained])
 
 
-def new_gradients(
-    objective: Objective,
-    transform: Transform | None,
-    trained: list[Tensor],
-    compiled: bool | str,
-    device: torch.device,
-) -> Gradients:
-    """Return the object that computes gradients: a recording one if compiled="graph" and there is a GPU."""
-    kind = RecordedGradients if compiled == GRAPH and device.type == "cuda" else Gradients
-    return kind(objective, transform, trained)
-
-
 def _compiled(model: nn.Module, compiled: bool | str, device: torch.device) -> Callable[[Tensor], Any]:
     """Return the function that steps call: the network, or the compiled network for batches of one shape."""
     if not isinstance(compiled, bool | str):
