@@ -222,7 +222,12 @@ def test_fewer_samples_at_once_where_memory_is_short(most, tried, reference, mon
 @pytest.mark.parametrize(("free", "expected"), [(2**33, 2**29), (2**37, 2**30), (0, 1)])
 def test_a_gpu_is_left_to_others_as_well(free, expected, monkeypatch):
     monkeypatch.setattr(torch.cuda, "mem_get_info", lambda device: (free, 2**38))
-    assert default_block_bytes(torch.device("cuda")) == expected
+    assert default_block_bytes(torch.device("cuda"), 2**40) == expected
+
+
+def test_a_gpu_is_not_asked_for_its_free_memory_if_a_prediction_needs_little(monkeypatch):
+    monkeypatch.delattr(torch.cuda, "mem_get_info")
+    assert default_block_bytes(torch.device("cuda"), 2**20) >= 2**20
 
 
 class ReadsBatch(nn.Module):

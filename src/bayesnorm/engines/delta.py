@@ -20,7 +20,7 @@ import torch
 from torch import Tensor
 
 from ..arguments import hold_plain_numbers, require_whole
-from ..network import derivative_errors_explained
+from ..network import delayed_checks, derivative_errors_explained
 from ..predictive import Predictive, at_least_single
 from .base import CoordinatePosterior, Drawable, Engine, in_coordinates
 from .finite import finite_summary, require_finite
@@ -52,14 +52,17 @@ class Delta(Engine):
         require_whole("block_bytes", self.block_bytes)
 
     def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        outputs = self.outputs(posterior, x)
-        predictive = outputs.predictive(posterior.likelihood, seed)
-        require_finite(posterior, x, torch.stack([outputs.mean, outputs.variance.to(outputs.mean)]), predictive)
+        with delayed_checks() as passed:
+            outputs = self.outputs(posterior, x)
+            predictive = outputs.predictive(posterior.likelihood, seed)
+            both = torch.stack([outputs.mean, outputs.variance.to(outputs.mean)])
+            require_finite(posterior, x, both, predictive, passed)
         return predictive
 
     def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        outputs = self.outputs(posterior, x)
-        return finite_summary(posterior, x, outputs.summary(posterior.likelihood, seed))
+        with delayed_checks() as passed:
+            outputs = self.outputs(posterior, x)
+            return finite_summary(posterior, x, outputs.summary(posterior.likelihood, seed), passed)
 
     def outputs(self, posterior: Drawable, x: Any) -> GaussianOutputs:
         """Return the mean and a root of the covariance of the outputs."""

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import torch
@@ -13,7 +14,9 @@ from ..predictive import MultiTaskPredictive, Predictive, at_least_single, large
 from .base import Drawable
 
 
-def require_finite(posterior: Drawable, x: Any, f: Tensor, predictive: Predictive) -> None:
+def require_finite(
+    posterior: Drawable, x: Any, f: Tensor, predictive: Predictive, passed: Callable[[Tensor], bool] = bool
+) -> None:
     """Raise an error if means or variances of outputs are not finite. The error names the examples and the cause.
 
     It reads the outputs once, and waits for a GPU once.
@@ -23,33 +26,42 @@ def require_finite(posterior: Drawable, x: Any, f: Tensor, predictive: Predictiv
         x: The inputs.
         f: Outputs, (n, batch, *out).
         predictive: The predictive for these outputs.
+        passed: Reads a check, together with those of the inputs, see `delayed_checks`.
     """
-    if not _moderate(f):
+    if not passed(_moderate(f)):
         _require_finite(posterior, x, predictive, f.dtype)
 
 
-def finite_summary(posterior: Drawable, x: Any, predictive: Predictive) -> Predictive:
+def finite_summary(
+    posterior: Drawable, x: Any, predictive: Predictive, passed: Callable[[Tensor], bool] = bool
+) -> Predictive:
     """Return the summary, or raise an error that names the examples whose means or variances are not finite."""
-    _require_finite(posterior, x, predictive, posterior.executable.dtype)
+    _require_finite(posterior, x, predictive, posterior.executable.dtype, passed)
     return predictive
 
 
-def _require_finite(posterior: Drawable, x: Any, predictive: Predictive, dtype: torch.dtype) -> None:
+def _require_finite(
+    posterior: Drawable,
+    x: Any,
+    predictive: Predictive,
+    dtype: torch.dtype,
+    passed: Callable[[Tensor], bool] = bool,
+) -> None:
     """Raise an error if means or variances are not finite."""
     parts = list(predictive.values()) if isinstance(predictive, MultiTaskPredictive) else [predictive]
     # Logits may be -inf, for classes that are impossible.
     good = torch.stack([_finite_rows(values) for part in parts for values in (part.mean, part.epistemic)]).all(0)
-    if not bool(good.all()):
+    if not passed(good.all()):
         raise NotFiniteError(_explained(posterior, x, (~good).nonzero().flatten().tolist(), len(good), dtype))
 
 
-def _moderate(f: Tensor) -> bool:
-    """Return whether outputs and their variance are finite."""
+def _moderate(f: Tensor) -> Tensor:
+    """Return whether outputs and their variance are finite, ()."""
     if not f.numel():
-        return True
+        return torch.ones((), dtype=torch.bool, device=f.device)
     low, high = torch.aminmax(f)
     most = largest_number(torch.promote_types(f.dtype, torch.float32))
-    return bool((low >= -most) & (high <= most))
+    return (low >= -most) & (high <= most)
 
 
 def _finite_rows(values: Tensor) -> Tensor:
@@ -61,7 +73,7 @@ def _explained(posterior: Any, x: Any, rows: list[int], count: int, dtype: torch
     executable, size = posterior.executable, getattr(posterior, "batch_size", None)
     where = "all rows" if len(rows) == count else numbered("row", rows)
     some = executable.input(x)[rows]
-    if size is not None and _moderate(at_least_single(executable.point(some))):
+    if size is not None and bool(_moderate(at_least_single(executable.point(some)))):
         larger = getattr(posterior, "fitted_batch_size", 32)
         return (
             f"Outputs of {where} are not finite at effective batch size {size:g}, because the sampled statistics vary "

@@ -8,6 +8,7 @@ from typing import Any
 from torch import Tensor
 
 from ..arguments import hold_plain_numbers, require_seed, require_whole
+from ..network import delayed_checks
 from ..predictive import Predictive, at_least_single
 from .base import Drawable, Engine, require_one_shape
 from .finite import finite_summary, require_finite
@@ -42,21 +43,23 @@ class MonteCarlo(Engine):
             require_whole("block_bytes", self.block_bytes)
 
     def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        f = self.outputs(posterior, x, seed)
-        predictive = posterior.likelihood.predictive(f)
-        require_finite(posterior, x, f, predictive)
+        with delayed_checks() as passed:
+            f = self.outputs(posterior, x, seed)
+            predictive = posterior.likelihood.predictive(f)
+            require_finite(posterior, x, f, predictive, passed)
         return predictive
 
     def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
         """Return a summary. Samples are added one block at a time, so memory does not grow with their number."""
         passes = posterior.passes(self.samples, require_seed(seed))
-        x = posterior.executable.input(x)
 
         def run_parts(take: Take) -> None:
             options = {"vectorize": self.vectorize, "chunk": self.chunk, "block_bytes": self.block_bytes}
             run_passes(passes, self.samples, x, take, **options)
 
-        return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), run_parts))
+        with delayed_checks() as passed:
+            x = posterior.executable.input(x)
+            return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), run_parts), passed)
 
     def outputs(self, posterior: Drawable, x: Any, seed: int = 0) -> Tensor:
         """Run the network under every sample and return the outputs, (samples, batch, *out)."""

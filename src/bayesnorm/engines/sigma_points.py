@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from ..arguments import hold_plain_numbers, require_whole
-from ..network import State
+from ..network import State, delayed_checks
 from ..predictive import Predictive
 from .base import Drawable, Engine, Passes, in_coordinates
 from .finite import finite_summary, require_finite
@@ -46,21 +46,23 @@ class SigmaPoints(Engine):
             require_whole("chunk", self.chunk)
 
     def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
-        f = self.outputs(posterior, x)
-        predictive = posterior.likelihood.predictive(f)
-        require_finite(posterior, x, f, predictive)
+        with delayed_checks() as passed:
+            f = self.outputs(posterior, x)
+            predictive = posterior.likelihood.predictive(f)
+            require_finite(posterior, x, f, predictive, passed)
         return predictive
 
     def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
         """Return a summary. Points are added one block at a time."""
         states = self._states(posterior)
         passes = [Passes(posterior.executable, states)]
-        x = posterior.executable.input(x)
 
         def run_parts(take: Take) -> None:
             run_passes(passes, 2 * self.rank, x, take, vectorize=self.vectorize, chunk=self.chunk)
 
-        return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), run_parts))
+        with delayed_checks() as passed:
+            x = posterior.executable.input(x)
+            return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), run_parts), passed)
 
     def outputs(self, posterior: Drawable, x: Any) -> Tensor:
         """Run the network at each point and return the outputs, (2 rank, batch, *out)."""

@@ -64,6 +64,7 @@ from .inputs import (
     as_input as as_input,
     as_tensor as as_tensor,
     call_network as call_network,
+    delayed_checks as delayed_checks,
     numbered as numbered,
     renamed_argument as renamed_argument,
 )

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import math
+import threading
 from collections.abc import Callable, Iterator, Sequence
 from typing import Any, TypeVar
 
@@ -55,13 +56,54 @@ def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) ->
     if tensor.device.type == "meta":
         raise InputError(f"{name} is on the meta device and holds no values. Pass a tensor on {device}.")
     if tensor.is_floating_point():
-        tensor = tensor.detach().to(device=device, dtype=dtype)  # numbers too large for the dtype become infinite
+        # Numbers too large for the dtype become infinite. They are checked where they are, before they move.
+        tensor = tensor.detach().to(dtype)
         if tensor.numel():
             low, high = torch.aminmax(tensor)
-            if not math.isfinite(high - low):
+            if tensor.is_cuda and _delayed.checks is not None:
+                _delayed.checks.append((high - low, tensor, name))
+            elif not math.isfinite(high - low):
                 _require_finite(tensor, name)
-        return tensor
-    return tensor.to(device=device)
+    return tensor.to(device)
+
+
+class _Delayed(threading.local):
+    """The checks of this thread that are not read yet: a number that shows whether a tensor is finite, and its name."""
+
+    checks: list[tuple[Tensor, Tensor, str]] | None = None
+
+
+_delayed = _Delayed()
+
+
+@contextlib.contextmanager
+def delayed_checks() -> Iterator[Callable[[Tensor], bool]]:
+    """Read the checks of inputs on a GPU later, together with one of the outputs: the host waits once, not twice.
+
+    Gives a function that returns whether a check of the outputs passes. If that of an input does not, an `InputError`
+    is raised, also instead of an error that the input caused.
+    """
+    outer, checks = _delayed.checks, list[tuple[Tensor, Tensor, str]]()
+
+    def require_inputs() -> None:
+        while checks:
+            _, tensor, name = checks.pop()
+            _require_finite(tensor, name)
+
+    def passed(check: Tensor) -> bool:
+        spreads = [torch.isfinite(spread).to(check.device) for spread, _, _ in checks]
+        if bool(torch.stack([check, *spreads]).all() if spreads else check):
+            checks.clear()
+            return True
+        require_inputs()
+        return bool(check)
+
+    _delayed.checks = checks
+    try:
+        yield passed
+    finally:
+        _delayed.checks = outer
+        require_inputs()
 
 
 def _require_finite(tensor: Tensor, name: str) -> None:

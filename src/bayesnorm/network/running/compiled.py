@@ -31,7 +31,7 @@ from ..layout import largest_difference
 from ..outputs import select_output
 from .affine import State
 from .executable import Executable, Outputs, Take
-from .plan import default_block_bytes, kind_of
+from .plan import kind_of
 
 # How many compiled graphs are kept, one per shape.
 GRAPHS = 8
@@ -98,9 +98,9 @@ class CompiledExecutable(Executable):
     ) -> None:
         samples = self._prepared(states)
         if samples is not None and vectorize and chunk is None and block_bytes is None:
-            count = len(samples.scale)
-            budget = max(default_block_bytes(x.device), GRAPH_BYTES)
-            most = self._samples_at_once(kind_of(states, x), states, x, budget, len(x))
+            count, kind = len(samples.scale), kind_of(states, x)
+            budget = max(self._default_block_bytes(kind, states, x, count), GRAPH_BYTES)
+            most = self._samples_at_once(kind, states, x, budget, len(x))
             size = -(-count // -(-count // most))  # the smallest size with this number of graphs
             graph = self._graph(samples.some(0, size), x)
             if graph is not None:

@@ -190,7 +190,8 @@ class Executable:
             if states is not None:
                 self._run(self._network.fitting(states), x, take, vectorize, chunk, block_bytes)
                 return
-            for rows in self._row_blocks(kind_of({}, x), {}, x, block_bytes or default_block_bytes(x.device)):
+            kind = kind_of({}, x)
+            for rows in self._row_blocks(kind, {}, x, block_bytes or self._default_block_bytes(kind, {}, x, 1)):
                 take(rows, slice(0, 1), call_network(self._network.reference, x[rows], "x").detach()[None])
 
     def derivable(self, state: State, x: Tensor) -> Tensor:
@@ -229,7 +230,8 @@ class Executable:
         self, states: State, x: Tensor, take: Take, vectorize: bool, chunk: int | None, block_bytes: int | None
     ) -> None:
         """Do what `each` does, with states and inputs in the network's dtypes."""
-        kind, budget = kind_of(states, x), block_bytes or default_block_bytes(x.device)
+        kind = kind_of(states, x)
+        budget = block_bytes or self._default_block_bytes(kind, states, x, len(next(iter(states.values()))))
         blocks = self._row_blocks(kind, states, x, budget)
         if chunk is None:
             chunk = self._samples_at_once(kind, states, x, budget, blocks[0].stop)
@@ -297,6 +299,10 @@ class Executable:
         finally:
             network.prefix.forget()
         return way
+
+    def _default_block_bytes(self, kind: Kind, states: State, x: Tensor, samples: int) -> int:
+        """Return the limit for the largest activation of a forward pass, in bytes."""
+        return default_block_bytes(x.device, samples * len(x) * self._planner.sizes(kind, states, x).bytes_per_row)
 
     def _row_blocks(self, kind: Kind, states: State, x: Tensor, budget: int) -> list[slice]:
         """Return the blocks of examples to run: as many as fit into memory, or all if they depend on each other."""

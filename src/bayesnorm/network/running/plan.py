@@ -30,6 +30,7 @@ CPU_BLOCK_BYTES = 4 * 2**20
 # leave no memory to others.
 CUDA_BLOCK_SHARE = 1 / 16
 CUDA_BLOCK_BYTES = 2**30
+CUDA_SMALL_BYTES = 2**24
 
 
 @dataclass(frozen=True)
@@ -165,9 +166,17 @@ def layers_of(states: State) -> frozenset[str]:
     return frozenset([name.rpartition(".")[0] for name in states])
 
 
-def default_block_bytes(device: torch.device) -> int:
-    """Return the limit for the activation of a block of examples and samples, in bytes."""
+def default_block_bytes(device: torch.device, needed: int) -> int:
+    """Return the limit for the activation of a block of examples and samples, in bytes.
+
+    Args:
+        device: The network's device.
+        needed: The bytes for all examples and samples at once. If they are few, a GPU is not asked for its free memory,
+            which takes longer than a layer.
+    """
     if device.type == "cuda":
+        if needed <= CUDA_SMALL_BYTES:
+            return CUDA_SMALL_BYTES
         free, _ = torch.cuda.mem_get_info(device)
         return max(1, min(int(free * CUDA_BLOCK_SHARE), CUDA_BLOCK_BYTES))
     return CPU_BLOCK_BYTES
