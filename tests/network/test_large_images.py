@@ -7,7 +7,7 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.network import inputs
+from bayesnorm.network import calling
 from bayesnorm.network.running import plan
 
 FEW = bn.MonteCarlo(samples=3, block_bytes=1)
@@ -33,9 +33,9 @@ SHAPES = []
 
 @pytest.fixture(autouse=True)
 def _small_is_large(monkeypatch):
-    for module in (inputs, plan):
+    for module in (calling, plan):
         monkeypatch.setattr(module, "LARGE_ROW", 200)
-    monkeypatch.setattr(inputs, "CORNER", 6)
+    monkeypatch.setattr(calling, "CORNER", 6)
 
 
 @pytest.mark.parametrize("method", [bn.MCBN(8, states=16), bn.MCDropout()], ids=["MCBN", "MCDropout"])

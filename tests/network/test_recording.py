@@ -6,7 +6,6 @@ from torch import nn
 from torch.utils._python_dispatch import TorchDispatchMode
 
 from bayesnorm.network import RowStatistics, gpu_graphs
-from bayesnorm.network.collecting import recording
 from experiments.networks import VGG, CifarResNet
 
 DEVICES = ["cpu", pytest.param("cuda", marks=pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU"))]
@@ -108,7 +107,7 @@ def test_operations_of_passes_can_be_recorded(make, size, monkeypatch):
         with names:
             return self._run(x, groups)
 
-    monkeypatch.setattr(recording.RecordedPasses, "__call__", watched)
+    monkeypatch.setattr(gpu_graphs.RecordedPasses, "__call__", watched)
     network = make().eval()
     layers = [name for name, module in network.named_modules() if "BatchNorm" in type(module).__name__]
     RowStatistics(network, layers).moments(torch.randn(4, size[0], size[1], size[1]), 2)
@@ -118,8 +117,8 @@ def test_operations_of_passes_can_be_recorded(make, size, monkeypatch):
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_passes_are_replayed(monkeypatch):
-    replayed, replay = [], recording._Recorded.replay
-    monkeypatch.setattr(recording._Recorded, "replay", lambda self, x: replayed.append(1) or replay(self, x))
+    replayed, replay = [], gpu_graphs._Recorded.replay
+    monkeypatch.setattr(gpu_graphs._Recorded, "replay", lambda self, x: replayed.append(1) or replay(self, x))
     known, x = RowStatistics(Small().cuda().eval(), ["first", "second"]), torch.randn(16, 3, 8, 8, device="cuda")
     for _ in range(4):
         known.moments(x, 1)

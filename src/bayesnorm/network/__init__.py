@@ -8,6 +8,16 @@ module only, not from the files inside.
 - `editing/` makes modified copies of a network: with dropout, a noise head, sampled weights or fewer units.
 """
 
+from .calling import (
+    as_input as as_input,
+    as_tensor as as_tensor,
+    call_network as call_network,
+    delayed_checks as delayed_checks,
+    multiply_adds as multiply_adds,
+    numbered as numbered,
+    renamed_argument as renamed_argument,
+    select_output as select_output,
+)
 from .collecting.batches import (
     MiniBatches as MiniBatches,
     TrainData as TrainData,
@@ -20,7 +30,7 @@ from .collecting.moments import (
     mean_and_var as mean_and_var,
     row_moments as row_moments,
 )
-from .collecting.new_rows import RowStatistics as RowStatistics
+from .collecting.normalising import RowStatistics as RowStatistics
 from .collecting.recorder import MomentRecorder as MomentRecorder
 from .collecting.statistics import (
     BatchStatistics as BatchStatistics,
@@ -39,7 +49,6 @@ from .copying import (
     tensors_of as tensors_of,
     unwrap as unwrap,
 )
-from .counting import multiply_adds as multiply_adds
 from .dropout_layers import RateChoice as RateChoice, dropout_rates as dropout_rates
 from .editing.inserting import add_dropout as add_dropout
 from .editing.noise_head import joined_outputs as joined_outputs, with_noise_head as with_noise_head
@@ -47,9 +56,9 @@ from .editing.removing import (
     Removal as Removal,
     masked as masked,
     removed as removed,
+    renewed_statistics as renewed_statistics,
     resized as resized,
 )
-from .editing.statistics import renewed_statistics as renewed_statistics
 from .editing.tracing import trace_units as trace_units
 from .editing.units import OUTPUTS as OUTPUTS, Units as Units
 from .editing.variational import (
@@ -60,27 +69,18 @@ from .editing.variational import (
     weight_tensors as weight_tensors,
 )
 from .gpu_graphs import capture_graph as capture_graph
-from .inputs import (
-    as_input as as_input,
-    as_tensor as as_tensor,
-    call_network as call_network,
-    delayed_checks as delayed_checks,
-    numbered as numbered,
-    renamed_argument as renamed_argument,
-)
 from .layers import (
     BatchNormLayer as BatchNormLayer,
     LayerChoice as LayerChoice,
     choose_layers as choose_layers,
     find_batchnorm as find_batchnorm,
 )
-from .outputs import select_output as select_output
-from .randomness import (
+from .restoring import (
     isolated_randomness as isolated_randomness,
     isolated_torch_randomness as isolated_torch_randomness,
+    restore_state as restore_state,
     seeded_generators as seeded_generators,
 )
-from .restoring import restore_state as restore_state
 from .running.affine import State as State
 from .running.compiled import CompiledExecutable as CompiledExecutable
 from .running.derivable import derivative_errors_explained as derivative_errors_explained

@@ -25,8 +25,8 @@ from torch.utils.data import (
 
 from ...arguments import require_whole
 from ...errors import InputError
-from ..inputs import as_tensor
-from ..randomness import isolated_randomness
+from ..calling import as_tensor
+from ..restoring import isolated_randomness
 
 TrainData = DataLoader[Any] | Dataset[Any] | Tensor | np.ndarray | tuple[Any, Any]
 """A `DataLoader`, a map-style or iterable `Dataset`, a tensor, a NumPy array, or a pair `(x, y)`."""

@@ -9,11 +9,17 @@ import torch
 from torch import Tensor, nn
 
 from ...errors import InputError, NetworkError
+from ..calling import as_input, call_network
 from ..copying import device_of, dtype_of, private_copy, require_finite_weights, unwrap
-from ..inputs import as_input, call_network
 from ..layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, require_batchnorm
-from ..randomness import isolated_randomness, isolated_torch_randomness
-from ..restoring import TensorKeeper, restore_tensors, running_statistics, writable_tensors
+from ..restoring import (
+    TensorKeeper,
+    isolated_randomness,
+    isolated_torch_randomness,
+    restore_tensors,
+    running_statistics,
+    writable_tensors,
+)
 from .batches import MiniBatches
 from .moments import moments_from_sums, statistics_dtype
 from .normalising import NormalisingByBatch

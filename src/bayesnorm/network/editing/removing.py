@@ -15,9 +15,10 @@ from torch import Tensor, nn
 from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
 
+from ..calling import call_network
 from ..copying import own_copy
-from .cutting import cut_carrier, set_sizes, silence
-from .units import Units
+from ..layers import find_batchnorm
+from .units import Units, cut_carrier, set_sizes, silence
 
 
 class SelectedLinear(nn.Linear):
@@ -174,4 +175,32 @@ def resized(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
         else:
             module._buffers[key] = value
         set_sizes(module)
+    return made
+
+
+@torch.no_grad()
+def renewed_statistics(network: nn.Module, x: Tensor, batch_size: int = 256) -> nn.Module:
+    """Return a copy of a network whose running statistics are the mean over batches of `x`.
+
+    Dropout and all other layers stay in evaluation mode. A network without batch norm is only copied.
+
+    Args:
+        network: The network; never modified.
+        x: Examples from the training distribution, on the network's device.
+        batch_size: Examples per batch.
+    """
+    made = own_copy(network)
+    layers = [layer for layer in find_batchnorm(made).values() if layer.track_running_stats]
+    if not layers:
+        return made
+    momenta = [layer.momentum for layer in layers]
+    for layer in layers:
+        layer.reset_running_stats()
+        layer.momentum = None  # a cumulative mean
+        layer.train()
+    for start in range(0, max(1, len(x) - len(x) % batch_size), batch_size):
+        call_network(made, x[start : start + batch_size], "x")
+    for layer, momentum in zip(layers, momenta, strict=True):
+        layer.momentum = momentum
+    made.eval()
     return made

@@ -31,10 +31,10 @@ from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
 
 from ...errors import NetworkError
+from ..calling import call_network
 from ..copying import private_copy
-from ..inputs import call_network
 from ..layers import module_kinds
-from ..randomness import isolated_torch_randomness
+from ..restoring import isolated_torch_randomness
 
 Estimator = Literal["local", "flipout", "weights"]
 

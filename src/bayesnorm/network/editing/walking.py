@@ -19,8 +19,7 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from .cutting import channels_apart
-from .units import OUTPUTS, Units
+from .units import OUTPUTS, Units, channels_apart
 
 # Operations on every channel separately: names of modules, functions and methods in lower case without underscores.
 _ZERO_STAYS = {

@@ -25,10 +25,9 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ...errors import BayesNormError, BayesNormWarning
+from ..calling import largest_difference, select_output
 from ..copying import private_copy
 from ..layers import find_batchnorm
-from ..layout import largest_difference
-from ..outputs import select_output
 from .affine import State
 from .executable import Executable, Outputs, Take
 from .plan import kind_of

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ...errors import NetworkError
-from ..inputs import forward_errors_explained
+from ..calling import forward_errors_explained
 from .affine import AffineBatchNorm, State
 from .private_network import PrivateNetwork
 

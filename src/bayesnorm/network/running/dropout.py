@@ -1,24 +1,29 @@
 """Run a network under sampled dropout masks: a sample overrides the seed of every dropout layer.
 
 The network that runs is a private copy whose dropout layers are `SeededDropout`; everything else in it is in evaluation
-mode. Dropout that a forward calls directly has no layer to hold a seed, so such networks are refused.
+mode. Dropout that a forward calls directly has no layer to hold a seed, so such networks are refused. `watch_dropout`
+finds such calls, and the axis of a layer's input that has the examples.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+import contextlib
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
 from typing import Any
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _NormBase
+from torch.overrides import TorchFunctionMode
 
 from ...errors import NetworkError
+from ..calling import call_network, with_small_images
 from ..copying import device_of, private_copy
 from ..dropout_layers import find_dropout, refusal
-from ..inputs import with_small_images
 from ..layers import listed
+from ..restoring import isolated_randomness
 from .affine import State
-from .dropout_watch import watch_dropout
 from .executable import Executable, Take
 from .seeded_dropout import Axes, SeededDropout, seed_dropout
 
@@ -113,3 +118,140 @@ class DropoutExecutable(Executable):
     def _rows_independent(self, x: Tensor) -> bool:
         # If an axis holds examples and something else (such as time), a block's masks cannot be assigned to examples.
         return (self.consistent or self._apart) and super()._rows_independent(x)
+
+
+Shapes = dict[str, list[tuple[int, ...]]]
+"""The shapes of every layer's inputs in the calls of one pass, by its name."""
+
+
+@dataclass(frozen=True)
+class DropoutSeen:
+    """Observations about a network's dropout from a few forward passes.
+
+    Args:
+        always: Modules that call a dropout function in evaluation mode, with its name.
+        in_training: The same in training mode, if the network could be run in it.
+        axes: For every layer that ran, the axis of its input that has the examples.
+        apart: Whether that axis has nothing else, such as time steps.
+    """
+
+    always: dict[str, str]
+    in_training: dict[str, str]
+    axes: dict[str, Axes]
+    apart: bool
+
+
+def watch_dropout(network: nn.Module, layers: Mapping[str, nn.Module], x: Tensor) -> DropoutSeen:
+    """Run a private copy on a few examples of `x`, once in training mode and twice in evaluation mode.
+
+    Args:
+        network: The copy, which must not be used afterwards.
+        layers: The layers to observe, by name.
+        x: Inputs on the network's device.
+    """
+    _clone_tensors(network)
+    watch = _Watch(network, layers)
+    few = [x[torch.arange(rows, device=x.device) % len(x)] for rows in (2, 3)]
+    with isolated_randomness(0, x.device):
+        with contextlib.suppress(Exception):  # some networks need targets in training mode
+            watch.run(_in_training(network), few[0])
+        in_training = dict(watch.functions)
+        network.eval()
+        two, three = (watch.run(network, rows) for rows in few)
+    axes = {name: _row_axes(two[name], three[name]) for name in layers if two[name]}
+    apart = all(
+        axis is None or shape[axis] == 2
+        for name, layer_axes in axes.items()
+        for axis, shape in zip(layer_axes, two[name], strict=False)
+    )
+    return DropoutSeen(always=watch.functions, in_training=in_training, axes=axes, apart=apart)
+
+
+class _Watch(TorchFunctionMode):
+    """Records which modules call torch's dropout functions, and the input shapes of layers."""
+
+    def __init__(self, network: nn.Module, layers: Mapping[str, nn.Module]) -> None:
+        super().__init__()
+        self.functions: dict[str, str] = {}  # the dropout function that each module's forward called
+        self._shapes: Shapes = {name: [] for name in layers}
+        self._inside: list[str] = []  # the modules whose forwards are running, the innermost last
+        for name, module in network.named_modules():
+            module.register_forward_pre_hook(self._entering(name, name in layers), prepend=True)
+            module.register_forward_hook(self._left)
+
+    def run(self, network: nn.Module, x: Tensor) -> Shapes:
+        """Run one forward pass; return the layers' input shapes, and set `functions` to those of this pass."""
+        self.functions, self._shapes = {}, {name: [] for name in self._shapes}
+        self._inside.clear()
+        with self:
+            call_network(lambda rows: network(rows.clone()), x, "x")
+        return self._shapes
+
+    def _entering(self, name: str, watched: bool) -> Callable[[nn.Module, Any], None]:
+        def hook(_module: nn.Module, args: Any) -> None:
+            self._inside.append(name)
+            if watched and args:
+                self._shapes[name].append(tuple(args[0].shape))
+
+        return hook
+
+    def _left(self, *_: Any) -> None:
+        self._inside.pop()
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        kwargs = kwargs or {}
+        if _drops(func, args, kwargs):
+            self.functions.setdefault(self._inside[-1] if self._inside else "", func.__name__)
+        return func(*args, **kwargs)
+
+
+_ON_UNLESS_TOLD = {"dropout", "dropout_", "dropout1d", "dropout2d", "dropout3d", "feature_dropout", "feature_dropout_"}
+_OFF_UNLESS_TOLD = {"alpha_dropout", "alpha_dropout_", "feature_alpha_dropout", "feature_alpha_dropout_"}
+
+
+def _drops(func: Any, args: Any, kwargs: Any) -> bool:
+    """Return whether a call of a torch function applies dropout."""
+    name = getattr(func, "__name__", "")
+
+    def argument(position: int, *names: str, otherwise: Any) -> Any:
+        named = [kwargs[name] for name in names if name in kwargs]
+        return named[0] if named else args[position] if len(args) > position else otherwise
+
+    if name == "scaled_dot_product_attention":
+        return bool(argument(4, "dropout_p", otherwise=0) > 0)
+    if name == "multi_head_attention_forward":
+        return bool(argument(10, "dropout_p", otherwise=0) > 0 and argument(13, "training", otherwise=True))
+    if name in _ON_UNLESS_TOLD or name in _OFF_UNLESS_TOLD:
+        on = argument(2, "training", "train", otherwise=name in _ON_UNLESS_TOLD)
+        return bool(on and argument(1, "p", otherwise=0.5) > 0)
+    return False
+
+
+def _row_axes(two: list[tuple[int, ...]], three: list[tuple[int, ...]]) -> Axes:
+    """Return the axis that grows with the number of examples in each call, from shapes for two and three examples."""
+    axes: list[int | None] = []
+    for a, b in zip(two, three, strict=False):
+        growing = [i for i, (m, n) in enumerate(zip(a, b, strict=False)) if m != n and 3 * m == 2 * n]
+        axes.append(growing[0] if growing else None)
+    return tuple(axes) or (0,)
+
+
+def _in_training(network: nn.Module) -> nn.Module:
+    """Put a network in training mode, except for normalisation, which may refuse a few examples."""
+    network.train()
+    for _, module in network.named_modules():
+        if isinstance(module, _NormBase):
+            module.eval()
+    return network
+
+
+def _clone_tensors(network: nn.Module) -> None:
+    """Give a private copy its own tensors, since a forward pass in training mode might write to them."""
+    for _, module in network.named_modules():
+        for key, parameter in module._parameters.items():
+            if parameter is not None:
+                module._parameters[key] = nn.Parameter(parameter.detach().clone(), requires_grad=False)
+        for mapping in (module._buffers, vars(module)):
+            for key, value in mapping.items():
+                if isinstance(value, Tensor):
+                    mapping[key] = value.detach().clone()

@@ -20,10 +20,16 @@ from torch import Tensor, nn
 
 from ...arguments import as_whole
 from ...errors import BayesNormWarning, WeightsChangedError
+from ..calling import (
+    as_input,
+    call_network,
+    channels_last,
+    forward_errors_explained,
+    largest_difference,
+    with_small_images,
+)
 from ..copying import Original, device_of, dtype_of, private_copy, require_initialised, unwrap
-from ..inputs import as_input, call_network, forward_errors_explained, with_small_images
 from ..layers import require_python
-from ..layout import channels_last, largest_difference
 from ..locks import fork_generation
 from .affine import State
 from .derivable import derivative_errors_explained, require_derivable

@@ -15,8 +15,14 @@ import torch
 from torch import Tensor
 
 from ...errors import NetworkError
-from ..inputs import LARGE_ROW, forward_errors_explained
-from ..layout import agrees, channels_last, largest_difference, may_gain_from_channels_last
+from ..calling import (
+    LARGE_ROW,
+    agrees,
+    channels_last,
+    forward_errors_explained,
+    largest_difference,
+    may_gain_from_channels_last,
+)
 from .affine import State
 from .private_network import PrivateNetwork
 

@@ -16,8 +16,8 @@ from torch import Tensor, nn
 from torch.func import functional_call
 
 from ...errors import NetworkError
+from ..calling import select_output
 from ..copying import tensors_of
-from ..outputs import select_output
 from ..restoring import TensorKeeper, quiet_vmap
 from .affine import AffineBatchNorm, Maps, State
 from .prefix import PrefixCache

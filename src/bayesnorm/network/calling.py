@@ -1,18 +1,24 @@
-"""Convert the caller's inputs to the network's device and dtype, or raise an error that explains why not."""
+"""Call a network: convert and check its inputs, explain its errors, select its output, and compare two outputs.
+
+On a CPU, convolutions of images are faster in the channels-last layout, which is used if the network supports it.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import math
 import threading
-from collections.abc import Callable, Iterator, Sequence
+import warnings
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from typing import Any, TypeVar
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.modules.conv import _ConvNd
 
-from ..errors import BayesNormError, InputError
+from ..errors import BayesNormError, InputError, NetworkError
+from .copying import private_copy
 
 Result = TypeVar("Result")
 
@@ -167,3 +173,79 @@ def renamed_argument(inner: str, outer: str) -> Iterator[None]:
         if not str(error).startswith((f"{inner}: ", f"{inner} ")):
             raise
         raise InputError(outer + str(error).removeprefix(inner)) from error
+
+
+def select_output(result: Any, output: str | int | None, rows: int) -> Tensor:
+    """Return the chosen entry of a network's output; refuse one without one entry per input.
+
+    Args:
+        result: The output of the network: a tensor, a dict or a tuple.
+        output: The dict's key or the tuple's position; None for a tensor.
+        rows: The number of inputs.
+    """
+    entries: dict[Any, Any] = {}
+    if isinstance(result, Mapping):
+        entries = dict(result)
+    elif isinstance(result, tuple | list):
+        entries = dict(enumerate(result))
+    result = entries.get(output, result)
+    if not isinstance(result, Tensor):
+        raise NetworkError(
+            f"output={output!r}, but the network returns {type(result).__name__} with entries "
+            f"{', '.join(map(repr, entries)) or 'unknown'}. Choose one of them with output=."
+        )
+    if result.dim() == 0 or result.shape[0] != rows:
+        raise NetworkError(
+            f"model: it returned shape {tuple(result.shape)} for {rows} inputs. The first axis must have one entry "
+            "per input."
+        )
+    return result
+
+
+def channels_last(x: Tensor) -> Tensor:
+    """Return images with a pixel's channels side by side in memory."""
+    return x.contiguous(memory_format=torch.channels_last)
+
+
+def may_gain_from_channels_last(network: nn.Module, x: Tensor) -> bool:
+    """Return whether a network may run faster on inputs like `x` if they are channels-last."""
+    images = x.dim() == 4 and x.device.type == "cpu" and x.is_floating_point()
+    return images and any(isinstance(module, nn.Conv2d) for _, module in network.named_modules())
+
+
+def agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
+    """Return whether `run` gives `expected` up to rounding, without an error or a warning."""
+    try:
+        with warnings.catch_warnings():
+            warnings.simplefilter("error")
+            outputs = run()
+    except Exception:
+        return False
+    return bool(largest_difference(outputs, expected) <= 1e-3 * expected.abs().max())
+
+
+def largest_difference(outputs: Tensor, expected: Tensor) -> float:
+    """Return the largest difference of outputs (batch, *out); for maps, the mean over pixels.
+
+    If a network unpools, rounding decides between nearly equal maxima, so single pixels may differ a lot.
+    """
+    same = (outputs == expected) | (outputs.isnan() & expected.isnan())
+    wide = torch.promote_types(torch.promote_types(outputs.dtype, expected.dtype), torch.float32)
+    off = torch.where(same, 0.0, (outputs.to(wide) - expected.to(wide)).abs())
+    return float((off.flatten(2).mean(2) if off.dim() > 2 else off).max())
+
+
+@torch.no_grad()
+def multiply_adds(network: nn.Module, x: Tensor) -> int:
+    """Return the number of multiply-adds of linear and convolutional layers for one example of `x`."""
+    watched, total = private_copy(network), 0
+
+    def count(module: Any, _: Any, output: Tensor) -> None:
+        nonlocal total
+        total += output[0].numel() * module.weight[0].numel()
+
+    for _, module in watched.named_modules():
+        if isinstance(module, nn.Linear | _ConvNd):
+            module.register_forward_hook(count)
+    call_network(watched, x[:1].clone(), "x")
+    return total
