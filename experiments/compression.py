@@ -28,8 +28,7 @@ from torch.optim.lr_scheduler import CosineAnnealingLR
 
 import bayesnorm as bn
 from bayesnorm.arguments import require_positive
-from bayesnorm.compression import Compressed
-from bayesnorm.compression.measuring import prediction_seconds
+from bayesnorm.compression import Compressed, prediction_seconds
 from bayesnorm.methods import GroupHorseshoe, GroupNormalJeffreys
 from bayesnorm.posterior import VariationalPosterior
 from bayesnorm.tabular.stacked import one_thread

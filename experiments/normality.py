@@ -7,8 +7,9 @@ import math
 import torch
 from torch import Tensor
 
-from bayesnorm.theory import Normality, kolmogorov_smirnov as ks
-from bayesnorm.theory.diagnosis import LEVEL, unit_columns
+from bayesnorm.theory import Normality, normality as ks
+from bayesnorm.theory.diagnosis import unit_columns
+from bayesnorm.theory.normality import LEVEL
 
 
 def normal_quantiles(n: int) -> Tensor:

@@ -17,7 +17,7 @@ from torch.ao.quantization import get_default_qconfig_mapping
 from torch.ao.quantization.quantize_fx import convert_fx, prepare_fx
 
 import bayesnorm as bn
-from bayesnorm.compression.measuring import prediction_seconds
+from bayesnorm.compression import prediction_seconds
 from bayesnorm.metrics import auroc
 from bayesnorm.posterior import BatchNormPosterior
 from bayesnorm.tabular.stacked import one_thread

@@ -6,7 +6,7 @@ import pytest
 import torch
 from scipy import stats
 
-from bayesnorm.theory import Normality, kolmogorov_smirnov as ks
+from bayesnorm.theory import Normality, normality as ks
 from experiments.normality import critical_distance, normal_quantiles, rejected_by_chance, unit_quantiles
 
 

@@ -9,16 +9,14 @@ from .acquisitions import (
     BatchAcquisition as BatchAcquisition,
     GreedyBatch as GreedyBatch,
     Random as Random,
-    choose as choose,
-)
-from .batch_bald import BatchBALD as BatchBALD, batch_bald as batch_bald
-from .learner import ActiveLearner as ActiveLearner
-from .scores import (
     bald as bald,
+    choose as choose,
     entropy as entropy,
     epistemic_variance as epistemic_variance,
     predictive_variance as predictive_variance,
 )
+from .batch_bald import BatchBALD as BatchBALD, batch_bald as batch_bald
+from .learner import ActiveLearner as ActiveLearner
 from .variance_reduction import (
     VarianceReduction as VarianceReduction,
     greedy_variance_reduction as greedy_variance_reduction,

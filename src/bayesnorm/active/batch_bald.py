@@ -19,8 +19,7 @@ from torch import Tensor
 from ..arguments import require_seed
 from ..errors import InputError
 from ..predictive import ClassificationPredictive, ClassificationSummary, Predictive
-from .acquisitions import GreedyBatch, require_count
-from .scores import require_classification
+from .acquisitions import GreedyBatch, require_classification, require_count
 
 # The number of examples whose gains are updated together.
 LAZY_ROWS = 128

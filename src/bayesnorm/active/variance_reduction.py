@@ -21,8 +21,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..metrics import check_regression, wide
 from ..predictive import Predictive, RegressionPredictive, weighted_mean
-from .acquisitions import GreedyBatch, require_count
-from .scores import finite_noise
+from .acquisitions import GreedyBatch, finite_noise, require_count
 
 # The largest memory, in bytes, for the matrices of a block of examples.
 BLOCK_BYTES = 2**26

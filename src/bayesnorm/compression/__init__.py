@@ -3,5 +3,9 @@
 from .channels import prune_channels as prune_channels
 from .compress import compress as compress
 from .compressed import Compressed as Compressed, load_compressed as load_compressed
-from .measuring import Measured as Measured
-from .report import CompressionReport as CompressionReport, LayerReport as LayerReport
+from .report import (
+    CompressionReport as CompressionReport,
+    LayerReport as LayerReport,
+    Measured as Measured,
+    prediction_seconds as prediction_seconds,
+)

@@ -34,8 +34,8 @@ from ..network import (
 )
 from ..posterior import GroupWeights, VariationalPosterior
 from .compressed import Compressed
-from .measuring import losses
 from .packing import Precision
+from .report import losses
 
 # Rounding steps as shares of the weights' standard deviations, in the order in which they are tried.
 SHARES = (1.0, 0.5, 0.25, 0.125)

@@ -16,9 +16,8 @@ from ..errors import NetworkError
 from ..likelihoods import Likelihood
 from ..network import Executable, own_copy, renewed_statistics, resized, tensors_of, unwrap
 from ..schema import FLOATS, Array, listed, mapping, number, optional, record, refuse, require_tensors, whole
-from .measuring import Measured, measured
 from .packing import MOST_BITS, Precision
-from .report import CompressionReport, LayerReport
+from .report import CompressionReport, LayerReport, Measured, measured
 
 FORMAT = "bayesnorm-compressed"
 

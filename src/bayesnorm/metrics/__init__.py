@@ -32,21 +32,15 @@ from .classification import (
     nll as nll,
     reliability_curve as reliability_curve,
 )
-from .crps import crps as crps, crps_points as crps_points
-from .ood import (
-    EntropyCDF as EntropyCDF,
-    aupr as aupr,
-    auroc as auroc,
-    entropy_cdf as entropy_cdf,
-    fpr95 as fpr95,
-)
-from .pll import (
+from .points import mean_over_points as mean_over_points
+from .proper_scores import (
     VARIANCE_FLOOR as VARIANCE_FLOOR,
+    crps as crps,
+    crps_points as crps_points,
     gaussian_pll as gaussian_pll,
     pll as pll,
     pll_points as pll_points,
 )
-from .points import mean_over_points as mean_over_points
 from .regression import (
     coverage as coverage,
     mae as mae,
@@ -57,11 +51,16 @@ from .regression import (
     sharpness as sharpness,
     width as width,
 )
-from .retention import (
+from .stateful import torchmetric as torchmetric
+from .uncertainty_scores import (
+    EntropyCDF as EntropyCDF,
     RetentionCurve as RetentionCurve,
+    aupr as aupr,
     aurc as aurc,
+    auroc as auroc,
+    entropy_cdf as entropy_cdf,
+    fpr95 as fpr95,
     prediction_rejection_ratio as prediction_rejection_ratio,
     retention_curve as retention_curve,
     spearman as spearman,
 )
-from .stateful import torchmetric as torchmetric

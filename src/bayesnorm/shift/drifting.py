@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from typing import Any
@@ -14,7 +15,19 @@ import torch
 from ..errors import NotComparableError
 from ..posterior import BatchNormPosterior, Posterior
 from .comparison import Comparison, compare_with_present, over_statistics
-from .several_tests import LEVEL, holm
+
+LEVEL = 0.05
+"""The false-alarm rate of the drift test: below this p-value, data differ from the training distribution."""
+
+
+def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
+    """Return p-values adjusted by Holm's method, which bounds the probability of any false alarm by the level."""
+    values = np.asarray(p_values, dtype=float)
+    order = np.argsort(values, kind="stable")
+    adjusted = np.empty_like(values)
+    adjusted[order] = np.minimum(1, np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1)))
+    return adjusted
+
 
 # The share of the false-alarm rate that goes to the single most different layer; the rest goes to the distance over
 # all layers. The share is smaller if fewer than OF_BATCHES batches show the tail of the distribution.

@@ -7,8 +7,8 @@ from .diagnosis import (
     Dependence as Dependence,
     Diagnosis as Diagnosis,
     LayerDiagnosis as LayerDiagnosis,
-    Normality as Normality,
 )
+from .normality import Normality as Normality
 from .priors import (
     GaussianPrior as GaussianPrior,
     kl_divergence as kl_divergence,

@@ -48,7 +48,8 @@ from ..network import (
     mini_batches,
 )
 from ..posterior import BatchNormPosterior, Empirical, coordinates
-from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis, Normality
+from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis
+from .normality import Normality
 
 LEAST_BATCHES = 20
 

@@ -11,71 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BayesNormError
-from . import kolmogorov_smirnov as ks
-
-# The p-value below which a unit counts as rejected.
-LEVEL = 0.05
-
-
-@dataclass(frozen=True, eq=False)
-class Normality:
-    """Tests of normality of one statistic (batch mean or batch standard deviation) of C units over S batches.
-
-    There are two tests: against the theory's normal, with the mean and variance of the central limit theorem, and
-    against the normal fitted to the S values. Units whose statistic never varies have NaN and are not counted.
-
-    Args:
-        standardised: (value - theory's mean) / theory's standard deviation for every batch, (S, C).
-        distance: Kolmogorov-Smirnov distance to the theory's normal, (C,).
-        p_value: Its p-value, (C,); valid because the theory's moments do not come from these batches.
-        fitted_distance: Distance to the fitted normal, (C,); it depends on the shape only.
-        fitted_p_value: Its p-value by Lilliefors' distribution, (C,).
-    """
-
-    standardised: Tensor = field(repr=False)
-    distance: Tensor = field(repr=False)
-    p_value: Tensor = field(repr=False)
-    fitted_distance: Tensor = field(repr=False)
-    fitted_p_value: Tensor = field(repr=False)
-
-    @classmethod
-    def test(cls, standardised: Tensor) -> Self:
-        """Test standardised values, (S, C)."""
-        standardised = standardised.double()
-        values = standardised.sort(dim=0).values
-        distance, fitted_distance = ks.normal_distance(values), ks.normal_distance(ks.fitted(values))
-        return cls(
-            standardised=standardised,
-            distance=distance,
-            p_value=ks.p_value(distance, len(values)),
-            fitted_distance=fitted_distance,
-            fitted_p_value=ks.fitted_p_value(fitted_distance, len(values)),
-        )
-
-    @property
-    def units(self) -> int:
-        """Number of units that vary."""
-        return int((~self.p_value.isnan()).sum())
-
-    @property
-    def rejected(self) -> float:
-        """Share of units for which the theory's normal is rejected; 0.05 is expected if the theory holds."""
-        return _share(self.p_value)
-
-    @property
-    def fitted_rejected(self) -> float:
-        """Share of units for which any normal is rejected; 0.05 is expected if all units are normal."""
-        return _share(self.fitted_p_value)
-
-    @property
-    def shift(self) -> Tensor:
-        """Mean of the values minus the theory's mean, in the theory's standard deviations, (C,)."""
-        return self.standardised.mean(0)
-
-    @property
-    def variance_ratio(self) -> Tensor:
-        """Variance of the values divided by the theory's variance, (C,)."""
-        return self.standardised.var(0)
+from .normality import LEVEL, Normality, critical_distance
 
 
 @dataclass(frozen=True, eq=False)
@@ -191,7 +127,7 @@ class BatchSizeDiagnosis:
                     f"{_median(diagnosis.distance):9.3f}  "
                     f"{_median(diagnosis.variance_ratio):8.2f}  {_median(diagnosis.shift):+6.2f}"
                 )
-        critical = ks.critical_distance(self.batches, LEVEL)
+        critical = critical_distance(self.batches, LEVEL)
         lines += [
             f"{'if theory holds':{width}}               {_share_text(LEVEL):>6}  {_share_text(LEVEL):>6}    "
             f"< {critical:.3f}      1.00   +0.00",
@@ -241,12 +177,6 @@ def unit_columns(values: Tensor) -> Tensor:
     length = torch.linalg.vector_norm(centred, dim=0)
     varies = length > 0  # False for NaN
     return centred[:, varies] / length[varies]
-
-
-def _share(p_value: Tensor) -> float:
-    """Return the share of rejected units among those that vary."""
-    defined = p_value[~p_value.isnan()]
-    return float((defined < LEVEL).double().mean())
 
 
 def _median(values: Tensor) -> float:

@@ -7,7 +7,7 @@ import pytest
 import torch
 from scipy import special, stats
 
-from bayesnorm.theory import kolmogorov_smirnov as ks
+from bayesnorm.theory import normality as ks
 
 
 def normal(n, units, seed=0):
