@@ -149,19 +149,38 @@ def test_one_row_is_no_evidence(posterior):
     assert bn.calibrate(posterior, x, torch.zeros(1, dtype=torch.long), batch_size=True, samples=4).batch_size == 4096
 
 
-def test_scores_of_rows_average_to_the_score():
+@pytest.fixture(scope="module")
+def pixels():
+    """Two folds of images with missing labels: (posterior, x, y)."""
+    model = nn.Sequential(nn.Conv2d(1, 4, 1), nn.BatchNorm2d(4), nn.Tanh(), nn.Conv2d(4, 3, 1)).eval()
+    likelihood = bn.Categorical(ignore_index=-1)
+    posterior = bn.MCBN(batch_size=4, states=8).fit(model, noise(20, 1, 3, 2, seed=0), likelihood)
+    generators = [torch.Generator().manual_seed(seed) for seed in range(2)]
+    labels = [torch.randint(-1, 3, (rows, 3, 2), generator=g) for rows, g in zip((5, 8), generators, strict=True)]
+    return [(posterior, noise(len(y), 1, 3, 2, seed=seed), y) for seed, y in enumerate(labels)]
+
+
+def test_the_search_for_a_temperature_uses_the_score(pixels):
+    """It has its own formula, which must agree with missing labels, with weights and with impossible classes."""
+    likelihood = bn.Categorical(ignore_index=-1)
+    folds = SampledOutputs.sample(pixels, likelihood, None, 6, seed=0)
+    f, y = 3 * noise(4, 9, 3, seed=1), torch.arange(9) % 3
+    binary = SampledOutputs([f[..., 0]], [y.clamp_max(1)], bn.Categorical())
+    weighted = SampledOutputs([f], [y], bn.Categorical(), "nll", torch.arange(9.0))
+    f = torch.where(torch.arange(3) == (y[:, None] + 1) % 3, -math.inf, f)
+    for scored in (folds, binary, weighted, SampledOutputs([f], [y], bn.Categorical())):
+        for temperature in torch.tensor([0.05, 1.3, 20.0], dtype=torch.float64):
+            expected = scored.score(scored.likelihood.with_noise(temperature)).double()
+            torch.testing.assert_close(scored.noise_objective()(temperature).double(), expected, rtol=1e-5, atol=0)
+
+
+def test_scores_of_rows_average_to_the_score(pixels):
     """Rows with fewer pixels that count weigh less; folds are rows of one set."""
     likelihood = bn.Categorical(ignore_index=-1)
-    model = nn.Sequential(nn.Conv2d(1, 4, 1), nn.BatchNorm2d(4), nn.Tanh(), nn.Conv2d(4, 3, 1)).eval()
-    posterior = bn.MCBN(batch_size=4, states=8).fit(model, noise(20, 1, 3, 2, seed=0), likelihood)
-    cases = []
-    for seed, rows in enumerate((5, 8)):
-        y = torch.randint(-1, 3, (rows, 3, 2), generator=torch.Generator().manual_seed(seed))
-        cases.append((posterior, noise(rows, 1, 3, 2, seed=seed), y))
-    scored = SampledOutputs.sample(cases, likelihood, None, 6, seed=0)
+    scored = SampledOutputs.sample(pixels, likelihood, None, 6, seed=0)
     rows = scored.by_row(likelihood)
     assert rows.shape == (13,)
     assert float(rows.mean()) == pytest.approx(float(scored.score(likelihood)), rel=1e-5)
-    first = -likelihood.predictive(scored.outputs[0]).log_prob(cases[0][2])[0].sum()
-    count = sum(int((y >= 0).sum()) for _, _, y in cases)
+    first = -likelihood.predictive(scored.outputs[0]).log_prob(pixels[0][2])[0].sum()
+    count = sum(int((y >= 0).sum()) for _, _, y in pixels)
     assert math.isclose(float(rows[0]), float(first) * 13 / count, rel_tol=1e-5)
