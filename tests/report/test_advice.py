@@ -154,7 +154,7 @@ def test_a_small_gain_of_the_error_bars_is_called_small():
     assert 0 < gain < 0.03
     assert (found[2].grade, found[2].word) == ("fair", "A little")
     assert "recover only" in found[2].headline
-    assert found[2].span[0] > found[2].place
+    assert found[2].scale.start > found[2].scale.place
     grade, sentence = advice(found)
     assert grade == "fair"
     assert sentence.endswith("but they tell only a little about which rows are hard.")

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from bayesnorm.metrics import prediction_rejection_ratio
 from bayesnorm.report import ClassificationTest, advice, leak_words, verdicts
-from bayesnorm.report.arrays import standard_errors_from_zero
+from bayesnorm.report.skill import standard_errors_from_zero
 
 NO_BETTER = "Error bars that differ by row are no better than one constant error bar."
 

@@ -253,6 +253,11 @@ def spread_out(count: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
+def escape(text: str) -> str:
+    """Return text without formulas, which a dollar sign would start."""
+    return text.replace("$", r"\$")
+
+
 def with_unit(what: str, unit: str | None) -> str:
     """Return an axis label with its unit, such as "absolute error (MPa)"."""
     return f"{what} ({unit})" if unit else what

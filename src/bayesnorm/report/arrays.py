@@ -1,12 +1,10 @@
-"""Arrays with one value per test row: checks, and how clearly their mean differs from zero."""
+"""Arrays with one value per held-out row: the checks that all tests share."""
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import numpy as np
-import scipy
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -14,46 +12,40 @@ from ..errors import InputError
 
 Array = NDArray[np.float64]
 
-# Number of standard errors from which a difference is called statistically significant.
-CLEAR = 2.0
 
+class HeldOutArrays:
+    """The base of the tests: it checks arrays with one value per held-out row."""
 
-def per_row(name: str, values: Any, rows: int, *, endless: bool = False) -> Array:
-    """Return `values` as (rows,) finite numbers. With `endless` they may be infinite, but not NaN."""
-    array = np.asarray(values, dtype=np.float64)
-    bad = int((np.isnan(array) if endless else ~np.isfinite(array)).sum())
-    if array.shape != (rows,) or bad:
-        words = "NaN" if endless else "NaN or infinite values"
-        raise InputError(
-            f"{name} must have shape ({rows},) and no {words}, got shape {array.shape} with {bad} of these."
-        )
-    return array
+    y: NDArray[Any]
+    unusual: NDArray[np.bool_] | None
 
+    def __len__(self) -> int:
+        return len(self.y)
 
-def flags(name: str, values: Any, rows: int) -> NDArray[np.bool_]:
-    """Return `values` as (rows,) booleans."""
-    array = np.asarray(values)
-    if array.shape != (rows,) or array.dtype != np.bool_:
-        raise InputError(f"{name} must be bool of shape ({rows},), got {array.dtype} of shape {array.shape}.")
-    return array
+    def _hold(self, rows: int, *names: str, endless: bool = False) -> None:
+        """Convert fields to (rows,) finite numbers, unless they are None. With `endless` they may be infinite."""
+        for name in names:
+            if getattr(self, name) is None:
+                continue
+            array = np.asarray(getattr(self, name), dtype=np.float64)
+            bad = int((np.isnan(array) if endless else ~np.isfinite(array)).sum())
+            if array.shape != (rows,) or bad:
+                words = "NaN" if endless else "NaN or infinite values"
+                raise InputError(
+                    f"{name} must have shape ({rows},) and no {words}, got shape {array.shape} with {bad} of these."
+                )
+            object.__setattr__(self, name, array)
+
+    def _hold_unusual(self, rows: int) -> None:
+        """Convert the mask of unusual rows to (rows,) booleans, unless it is None."""
+        if self.unusual is None:
+            return
+        mask = np.asarray(self.unusual)
+        if mask.shape != (rows,) or mask.dtype != np.bool_:
+            raise InputError(f"unusual must be bool of shape ({rows},), got {mask.dtype} of shape {mask.shape}.")
+        object.__setattr__(self, "unusual", mask)
 
 
 def flat(values: Tensor) -> Array:
     """Return a tensor with one value per row, (N,) or (N, 1), as an array (N,)."""
     return np.asarray(values.detach().reshape(-1).double().cpu().numpy())
-
-
-def standard_errors_from_zero(differences: Array) -> float:
-    """Return the mean of the differences divided by its standard error; 0 for fewer than two rows, or if all are 0.
-
-    With few rows the standard error is uncertain as well. So the ratio, which is Student's t, is converted to the
-    normal deviate of the same probability.
-    """
-    peak = float(abs(differences).max(initial=0.0))
-    if len(differences) < 2 or peak == 0:
-        return 0.0
-    differences = differences / peak  # so that squares neither overflow nor vanish
-    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
-    mean = float(differences.mean())
-    ratio = abs(mean) / error if error else math.inf
-    return math.copysign(-scipy.special.ndtri(scipy.special.stdtr(len(differences) - 1, -ratio)), mean)

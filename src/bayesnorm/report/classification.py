@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..metrics import accuracy, brier, classification_targets, ece, nll
 from ..predictive import ClassificationPredictive
-from .arrays import Array, flags, flat, per_row
+from .arrays import Array, HeldOutArrays, flat
 
 # Most classes in a table of all pairs. With more classes, the page lists the most frequent mistakes.
 MOST_CLASSES = 12
@@ -40,7 +40,7 @@ class ClassificationScores:
 
 
 @dataclass(frozen=True)
-class ClassificationTest:
+class ClassificationTest(HeldOutArrays):
     """Predictions for N held-out rows of C classes, and their true classes.
 
     Args:
@@ -75,16 +75,9 @@ class ClassificationTest:
             )
         object.__setattr__(self, "y", y.astype(np.int64))
         object.__setattr__(self, "probs", probs)
-        object.__setattr__(self, "entropy", per_row("entropy", self.entropy, rows))
-        object.__setattr__(self, "class_shares", per_row("class_shares", self.class_shares, classes))
-        if self.mutual_information is not None:
-            information = per_row("mutual_information", self.mutual_information, rows)
-            object.__setattr__(self, "mutual_information", information)
-        if self.unusual is not None:
-            object.__setattr__(self, "unusual", flags("unusual", self.unusual, rows))
-
-    def __len__(self) -> int:
-        return len(self.y)
+        self._hold(rows, "entropy", "mutual_information")
+        self._hold(classes, "class_shares")
+        self._hold_unusual(rows)
 
     @classmethod
     def from_predictive(
@@ -113,7 +106,7 @@ class ClassificationTest:
             mutual_information=flat(predictive.mutual_information),
             classes=tuple(str(name) for name in classes),
             class_shares=counts / counts.sum(),
-            unusual=None if unusual is None else np.asarray(unusual),
+            unusual=unusual,
         )
 
     @property
@@ -175,13 +168,9 @@ class Confusions:
         names = test.classes
         matrix = tuple(tuple(row) for row in counts.tolist()) if len(names) <= MOST_CLASSES else None
         mistakes = counts * (1 - np.eye(len(names), dtype=int))
-        order = [
-            divmod(place, len(names)) for place in np.argsort(-mistakes, axis=None, kind="stable")[:MOST_PAIRS].tolist()
-        ]
-        worst = tuple(
-            (names[true], names[other], int(counts[true, other])) for true, other in order if mistakes[true, other]
-        )
-        return cls(names, matrix, worst)
+        worst = np.argsort(-mistakes, axis=None, kind="stable")[:MOST_PAIRS]
+        pairs = zip(*(part.tolist() for part in np.unravel_index(worst, counts.shape)), strict=True)
+        return cls(names, matrix, tuple((names[i], names[j], int(counts[i, j])) for i, j in pairs if mistakes[i, j]))
 
 
 def one_sample(probs: Array) -> ClassificationPredictive:

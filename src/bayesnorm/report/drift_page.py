@@ -19,8 +19,6 @@ from .pictures import PagePicture, page_picture
 from .verdict import SYMBOLS, Grade
 
 if TYPE_CHECKING:
-    from matplotlib.axes import Axes
-
     from ..tabular import ColumnDrift, TableDrift
 
 # Columns with a picture, and columns in the list, at most.
@@ -75,29 +73,25 @@ class ColumnPlot:
     def title(self) -> str:
         return self.column.name
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self, ax: style.Axes | None = None) -> style.Axes:
         """Draw into `ax` or a new figure."""
         ax, now = style.axes(ax), style.current()
         column = self.column
-        # A dollar sign would start a formula.
-        plain = column.name[: 2 * LONGEST].replace("$", r"\$")
+        plain = style.escape(column.name[: 2 * LONGEST])
         if column.shares:
             order = sorted(column.shares, key=lambda share: -abs(share[2] - share[1]))[:MOST_BARS]
             shown = [share for share in column.shares if share in order]
-            names = [truncate(name, LONGEST) for name, _, _ in shown]
             place = np.arange(len(shown))[::-1]
             ax.barh(place + 0.2, [a for _, a, _ in shown], 0.4, color=now.model, label="training")
             ax.barh(place - 0.2, [b for _, _, b in shown], 0.4, color=now.rival, label="new")
-            ax.set_yticks(place, [name.replace("$", r"\$") for name in names])
-            ax.set_xlabel("share of rows")
-            ax.set_ylabel(plain)
+            ax.set_yticks(place, [style.escape(truncate(name, LONGEST)) for name, _, _ in shown])
+            ax.set(xlabel="share of rows", ylabel=plain)
             style.percent_axis(ax.xaxis)
             ax.grid(visible=False, axis="y")
         elif column.edges:
             ax.stairs(column.training_shares, column.edges, fill=True, color=now.model, alpha=0.4, label="training")
             ax.stairs(column.new_shares, column.edges, color=now.rival, linewidth=2, label="new")
-            ax.set_xlabel(plain)
-            ax.set_ylabel("share of rows")
+            ax.set(xlabel=plain, ylabel="share of rows")
             style.percent_axis(ax.yaxis)
             ax.set_ylim(bottom=0)
             if column.kind == "date":
@@ -106,10 +100,9 @@ class ColumnPlot:
         else:
             ax.bar([0, 1], column.missing, color=[now.model, now.rival])
             ax.set_xticks([0, 1], ["training", "new"])
-            ax.set_xlabel(plain)
-            ax.set_ylabel("share of missing values")
+            ax.set(xlabel=plain, ylabel="share of missing values")
             style.percent_axis(ax.yaxis)
-        style.headline(ax, self.title.replace("$", r"\$"))
+        style.headline(ax, style.escape(self.title))
         if ax.get_legend_handles_labels()[0]:
             style.legend(ax, loc="best")
         return ax

@@ -3,16 +3,17 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import TypeVar
 
 import numpy as np
-import scipy
 
-from ..plots import CHANCE, CoveragePlot, ReliabilityDiagram
+from ..plots import CHANCE, CoveragePlot, ReliabilityDiagram, binomial_band
 from ..words import format_count, format_percent
 from .classification import ClassificationTest
 from .regression import RegressionTest
 
 Groups = CoveragePlot | ReliabilityDiagram
+AnyGroups = TypeVar("AnyGroups", CoveragePlot, ReliabilityDiagram)
 
 # A group whose share is this close to the promised one is good enough, also if the difference is significant.
 CLOSE = 0.02
@@ -58,8 +59,7 @@ def coverage_groups(test: RegressionTest) -> CoveragePlot:
     """Group rows by their error bars, with the range of coverage that chance explains in all groups together."""
     groups = max(2, min(MOST_GROUPS, len(test) // FEWEST_ROWS))
     plot = CoveragePlot.from_arrays(test.std, test.inside, level=test.level, groups=groups, title=COVERAGE)
-    lower, upper = _band(plot.count, np.full(len(plot.count), test.level))
-    return replace(plot, lower=lower, upper=upper)
+    return _with_band(plot, plot.level)
 
 
 def confidence_groups(test: ClassificationTest) -> ReliabilityDiagram:
@@ -67,8 +67,7 @@ def confidence_groups(test: ClassificationTest) -> ReliabilityDiagram:
     plot = ReliabilityDiagram.from_predictive(
         test.predictive(), test.y, bins=10 if len(test) >= MANY else 5, title=RELIABILITY
     )
-    lower, upper = _band(plot.count, np.minimum(plot.confidence, 1.0))
-    return replace(plot, lower=lower, upper=upper)
+    return _with_band(plot, np.minimum(plot.confidence, 1.0))
 
 
 def off_groups(groups: Groups) -> list[OffGroup]:
@@ -79,9 +78,11 @@ def off_groups(groups: Groups) -> list[OffGroup]:
     else:
         observed, promised = groups.accuracy, groups.confidence
         where = [f"where it is about {format_percent(float(confidence))} confident" for confidence in groups.confidence]
-    off = np.flatnonzero((observed < groups.lower) | (observed > groups.upper))
-    groups_off = [OffGroup(where[at], int(groups.count[at]), float(observed[at]), float(promised[at])) for at in off]
-    return sorted(groups_off, key=lambda group: (group.gap > 0, -abs(group.gap)))
+    off = [
+        OffGroup(where[at], int(groups.count[at]), float(observed[at]), float(promised[at]))
+        for at in np.flatnonzero(groups.off)
+    ]
+    return sorted(off, key=lambda group: (group.gap > 0, -abs(group.gap)))
 
 
 def material(off: list[OffGroup]) -> list[OffGroup]:
@@ -105,14 +106,14 @@ def group_words(groups: Groups) -> str:
     return f"{text}."
 
 
-def _band(rows: np.ndarray, promised: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Return the range of every group's share: with honest promises, all groups lie within in 95 % of reports.
+def _with_band(plot: AnyGroups, promised: float | np.ndarray) -> AnyGroups:
+    """Return the plot with a range of every group's share, in which all groups lie in 95 % of honest reports.
 
     The error is shared equally among the groups (Bonferroni). The first rejection is then the same as Holm's, and the
     picture can draw the range.
     """
-    lower, upper = scipy.stats.binom.interval(1 - (1 - CHANCE) / len(rows), rows, promised)
-    return lower / rows - ROUNDING, upper / rows + ROUNDING
+    lower, upper = binomial_band(plot.count, promised, 1 - (1 - CHANCE) / len(plot.count))
+    return replace(plot, lower=lower - ROUNDING, upper=upper + ROUNDING)
 
 
 def _uncertainty_words(rows: np.ndarray) -> list[str]:
@@ -122,10 +123,8 @@ def _uncertainty_words(rows: np.ndarray) -> list[str]:
     if groups == 2 and part:
         return ["in the less uncertain half", "in the more uncertain half"]
     names = [f"in group {place + 1} of {groups} (from least to most uncertain)" for place in range(groups)]
-    names[0] = (
-        f"in the least uncertain {part}" if part else f"in the {format_count(int(rows[0]), 'least uncertain row')}"
-    )
-    names[-1] = (
-        f"in the most uncertain {part}" if part else f"in the {format_count(int(rows[-1]), 'most uncertain row')}"
-    )
+    for at, which in ((0, "least"), (-1, "most")):
+        names[at] = f"in the {which} uncertain {part}"
+        if part is None:
+            names[at] = f"in the {format_count(int(rows[at]), f'{which} uncertain row')}"
     return names

@@ -7,7 +7,6 @@ at groups of rows, which the pictures draw as well.
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 import scipy
@@ -17,7 +16,7 @@ from ..words import capitalise, format_count, format_percent, too_few
 from .classification import ClassificationTest
 from .groups import Groups, OffGroup, confidence_groups, coverage_groups, group_words, material, off_groups
 from .regression import RegressionTest
-from .verdict import FEW, Grade, Verdict, on_line
+from .verdict import FEW, Grade, Scale, Verdict, limit
 
 Outcome = Literal["as promised", "close", "too low", "slightly low", "too high", "group low", "group high", "few rows"]
 
@@ -38,110 +37,81 @@ class Answer(NamedTuple):
     next_step: str = ""
 
 
-ERROR_BARS: dict[Outcome, Answer] = {
-    "as promised": Answer("good", "{opening}, as they should.", "its error bars are honest"),
-    "close": Answer("good", "{opening}, which is close enough.", "its error bars are honest"),
-    "too low": Answer(
-        "poor", "{opening}: far too few. The error bars are too narrow.", "its error bars are too narrow"
-    ),
+ANSWERS: dict[Outcome, Answer] = {
+    "as promised": Answer("good", "{opening}, {should}.", "its {things} are honest"),
+    "close": Answer("good", "{opening}, which is close enough.", "its {things} are honest"),
+    "too low": Answer("poor", "{opening}: far {fewer}. {the_things} are {low}.", "its {things} are {low}"),
     "slightly low": Answer(
         "fair",
-        "{opening}: slightly too few. The error bars are a little too narrow.",
-        "its error bars are a little too narrow",
+        "{opening}: slightly {fewer}. {the_things} are a little {low}.",
+        "its {things} are a little {low}",
         "Nearly",
-        "Expect slightly larger errors than the error bars say.",
+        "Expect slightly {worse} than the {things} say.",
     ),
     "too high": Answer(
         "fair",
-        "{opening}: more than promised. The error bars are wider than needed.",
-        "its error bars are wider than needed",
-        "Too wide",
-        "Nothing is needed. Errors are smaller than the error bars say.",
+        "{opening}: {more}. {the_things} are {needlessly_high}.",
+        "its {things} are {needlessly_high}",
+        "{high}",
+        "Nothing is needed. {better} say.",
     ),
     "group low": Answer(
         "fair",
-        "On average yes: {opening}. But {group}",
-        "its error bars are too narrow {where}",
-        next_step="Expect larger errors than the error bars say {where}. Check these predictions before you use them.",
+        "{on_average} {opening}. But {group}",
+        "its {things} are {low} {where}",
+        next_step="Expect {worse} than the {things} say {where}. Check these {cases} before you use them.",
     ),
     "group high": Answer(
         "fair",
-        "On average yes: {opening}. But {group}",
-        "its error bars are too wide {where}",
-        next_step="Nothing is needed. Errors are smaller than the error bars say {where}.",
+        "{on_average} {opening}. But {group}",
+        "its {things} are {high} {where}",
+        next_step="Nothing is needed. {better} say {where}.",
     ),
-    "few rows": Answer(
-        "fair",
-        "{opening}. {rows} too few to tell whether that is right.",
-        "{too_few} its error bars are honest",
-        "Unclear",
-    ),
+    "few rows": Answer("fair", "{opening}{unclear}.", "{too_few} its {things} are honest", "Unclear"),
 }
-PROBABILITIES: dict[Outcome, Answer] = {
-    "as promised": Answer("good", "{opening}, as it should be.", "its probabilities are honest"),
-    "close": Answer("good", "{opening}, which is close enough.", "its probabilities are honest"),
-    "too low": Answer(
-        "poor", "{opening}: far fewer. Its probabilities are too high.", "its probabilities are too high"
-    ),
-    "slightly low": Answer(
-        "fair",
-        "{opening}: slightly fewer. Its probabilities are a little too high.",
-        "its probabilities are a little too high",
-        "Nearly",
-        "Expect slightly more mistakes than the probabilities say.",
-    ),
-    "too high": Answer(
-        "fair",
-        "{opening}: more. Its probabilities are lower than they could be.",
-        "its probabilities are lower than they could be",
-        "Too low",
-        "Nothing is needed. It is right more often than its probabilities say.",
-    ),
-    "group low": Answer(
-        "fair",
-        "On average yes. {opening}. But {group}",
-        "its probabilities are too high {where}",
-        next_step="Expect more mistakes than the probabilities say {where}. Check these rows before you use them.",
-    ),
-    "group high": Answer(
-        "fair",
-        "On average yes. {opening}. But {group}",
-        "its probabilities are too low {where}",
-        next_step="Nothing is needed. It is right more often than its probabilities say {where}.",
-    ),
-    "few rows": Answer(
-        "fair", "{opening}, but {rows} too few to tell.", "{too_few} its probabilities are honest", "Unclear"
-    ),
+
+# What the names in braces stand for: for error bars, and for probabilities.
+WORDS = {
+    "things": ("error bars", "probabilities"),
+    "the_things": ("The error bars", "Its probabilities"),
+    "holds": ("inside", "right"),
+    "should": ("as they should", "as it should be"),
+    "low": ("too narrow", "too high"),
+    "high": ("too wide", "too low"),
+    "needlessly_high": ("wider than needed", "lower than they could be"),
+    "fewer": ("too few", "fewer"),
+    "more": ("more than promised", "more"),
+    "worse": ("larger errors", "more mistakes"),
+    "better": ("Errors are smaller than the error bars", "It is right more often than its probabilities"),
+    "cases": ("predictions", "rows"),
+    "on_average": ("On average yes:", "On average yes."),
+    "group": ("{where} they contain {share}.", "{where}, it is right on {share} of {group_rows}."),
+    "unclear": (". {rows} too few to tell whether that is right", ", but {rows} too few to tell"),
 }
 
 
-@dataclass(frozen=True)
-class Promise:
+class Promise(NamedTuple):
     """What a model promised for its test rows, and what these show.
 
     Args:
-        answers: The texts for every outcome.
+        groups: The same for groups of rows.
         held, rows: Number of rows that hold, and of all rows.
         least, most: Fewest and most rows that hold if the promise is honest, apart from rare chance.
         gap: Share that holds minus the share that was promised.
-        groups: The same for groups of rows.
-        opening: Text that begins the headline, with both shares.
-        group: Text about a group of rows.
-        detail: The numbers behind it.
         low: Share of rows at the left end of the line on the page.
+        opening: Text that begins the headline, with both shares.
+        detail: The numbers behind it.
     """
 
-    answers: dict[Outcome, Answer]
+    groups: Groups
     held: int
     rows: int
     least: int
     most: int
     gap: float
-    groups: Groups
-    opening: str
-    group: str
-    detail: str
     low: float
+    opening: str
+    detail: str
 
     def outcome(self, off: list[OffGroup]) -> Outcome:
         """Judge whether as many rows hold as were promised. `off` are the groups in which this is not so."""
@@ -156,11 +126,6 @@ class Promise:
             return "few rows"
         return "close" if significant else "as promised"
 
-    def group_words(self, group: OffGroup) -> str:
-        """Say how many rows of a group hold."""
-        share = f"{'only ' if group.gap < 0 else ''}{format_percent(group.observed)}"
-        return self.group.format(where=group.where, share=share, rows=format_count(group.rows, "row"))
-
 
 def honesty(test: RegressionTest | ClassificationTest) -> Verdict:
     """Judge whether as many rows hold as were promised, on average and in groups of rows.
@@ -168,39 +133,30 @@ def honesty(test: RegressionTest | ClassificationTest) -> Verdict:
     By chance alone, the average is called dishonest in about 5 % of reports, and some group in at most 5 %: the answer
     to honest promises is other than "Yes" in at most about 10 %.
     """
-    if isinstance(test, RegressionTest):
-        promise, question, holds = _interval_promise(test), "Are its error bars honest?", "inside"
-    else:
-        promise, question, holds = _class_promise(test), "Are its probabilities honest?", "right"
+    classes = isinstance(test, ClassificationTest)
+    promise = _class_promise(test) if classes else _interval_promise(test)
     rows, low, off = promise.rows, promise.low, material(off_groups(promise.groups))
-    outcome = promise.outcome(off)
     names = {
         "opening": promise.opening,
-        "where": off[0].where if off else "",
-        "group": promise.group_words(off[0]) if off else "",
         "rows": f"{format_count(rows, 'row')} {'is' if rows == 1 else 'are'}",
         "too_few": too_few(rows),
+        "where": off[0].where if off else "",
+        "share": f"{'only ' if off[0].gap < 0 else ''}{format_percent(off[0].observed)}" if off else "",
+        "group_rows": format_count(off[0].rows, "row") if off else "",
     }
-    answer = promise.answers[outcome]
-    headline = answer.headline.format(**names)
+    names |= {name: texts[classes].format(**names) for name, texts in WORDS.items()}
+    outcome = promise.outcome(off)
+    answer = ANSWERS[outcome]
+    headline, clause, short, next_step = (text.format(**names) for text in answer[1:])
     if off and (outcome == "slightly low" or (outcome == "too high" and off[0].gap < 0)):
         headline += f" {capitalise(names['group'])}"
     place, start, end = (
-        on_line((number / rows - low) / (1 - low)) for number in (promise.held, promise.least, promise.most)
+        limit((number / rows - low) / (1 - low)) for number in (promise.held, promise.least, promise.most)
     )
-    return Verdict(
-        topic="honesty",
-        question=question,
-        grade=answer.grade,
-        headline=headline,
-        detail=f"{promise.detail} {group_words(promise.groups)}".strip(),
-        place=place,
-        span=(start, end),
-        ends=(f"{format_percent(low)} {holds}", f"all {holds}"),
-        clause=answer.clause.format(**names),
-        short=answer.short,
-        next_step=answer.next_step.format(**names),
-    )
+    scale = Scale(place, start, end, (f"{format_percent(low)} {names['holds']}", f"all {names['holds']}"))
+    detail = f"{promise.detail} {group_words(promise.groups)}".strip()
+    question, short = f"Are its {names['things']} honest?", short and capitalise(short)
+    return Verdict("honesty", question, answer.grade, headline, detail, scale, clause, short, next_step)
 
 
 def _interval_promise(test: RegressionTest) -> Promise:
@@ -212,19 +168,17 @@ def _interval_promise(test: RegressionTest) -> Promise:
     least, most = (int(bound) for bound in scipy.stats.binom.interval(CHANCE, rows, test.level))
     share = inside / rows
     return Promise(
-        answers=ERROR_BARS,
+        groups=coverage_groups(test),
         held=inside,
         rows=rows,
         least=least,
         most=most,
         gap=share - test.level,
-        groups=coverage_groups(test),
+        low=max(0.0, min(2 * test.level - 1, share - 0.05)),
         opening=f"{format_percent(test.level)} intervals contain {format_percent(share)} of the "
         f"{format_count(rows, 'held-out row')}",
-        group="{where} they contain {share}.",
         detail=f"{inside:,} of {rows:,} targets are inside their intervals. Honest intervals would contain between "
         f"{least:,} and {most:,} of them in 19 of 20 cases.",
-        low=max(0.0, min(2 * test.level - 1, share - 0.05)),
     )
 
 
@@ -236,17 +190,15 @@ def _class_promise(test: ClassificationTest) -> Promise:
     least = min(math.floor(expected), math.ceil(expected - spread))
     most = max(math.ceil(expected), math.floor(expected + spread))
     return Promise(
-        answers=PROBABILITIES,
+        groups=confidence_groups(test),
         held=right,
         rows=rows,
         least=least,
         most=most,
         gap=(right - expected) / rows,
-        groups=confidence_groups(test),
+        low=max(0.0, min(right, least) / rows - 0.05),
         opening=f"By its own probabilities it should be right on {format_percent(expected / rows)} of the held-out "
         f"rows. It is right on {format_percent(right / rows)}",
-        group="{where}, it is right on {share} of {rows}.",
         detail=f"It is right on {right:,} of {format_count(rows, 'held-out row')}. Honest probabilities like these "
         f"would give between {least:,} and {most:,} in 19 of 20 cases.",
-        low=max(0.0, min(right, least) / rows - 0.05),
     )

@@ -4,16 +4,13 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Literal
+from typing import Literal
 
 import numpy as np
 
 from ..errors import InputError
 from ..plots import style
 from ..words import format_number
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # More rows help if they could remove more than this share of the squared error.
 CLEAR_SHARE = 0.1
@@ -86,7 +83,7 @@ class LearningCurve:
     def title(self) -> str:
         return f"More rows would {'lower' if self.helps else 'hardly lower'} the error"
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self, ax: style.Axes | None = None) -> style.Axes:
         """Draw into `ax` or a new figure: single networks, the model with more rows, and the noise."""
         ax, now = style.axes(ax), style.current()
         single = [self.shown(error) for error in self.errors]
@@ -95,20 +92,18 @@ class LearningCurve:
         last, steps = self.rows[-1], np.geomspace(1, TIMES[-1], 40)
         ax.plot(last * steps, [self.at(step) for step in steps], "--", color=now.model, label="the model, expected")
         ax.plot([last], [self.at(1)], "o", color=now.model, ms=8, label="the model now")
-        ax.plot(
-            [last * times for times in TIMES], [self.at(times) for times in TIMES], "o", color=now.model, mfc="none"
-        )
+        later = [last * times for times in TIMES]
+        ax.plot(later, [self.at(times) for times in TIMES], "o", color=now.model, mfc="none")
         if self.floor > 0:
             ax.axhline(self.shown(self.floor), color=now.rival, linewidth=1.4, linestyle=":", label="noise")
         for times in (1, *TIMES):
             style.annotate(ax, format_number(self.at(times), 3), (last * times, self.at(times)), (7, 5), color=now.ink)
-        places = [*self.rows, *(last * times for times in TIMES)]
+        places = [*self.rows, *later]
         ax.set_xticks(places, [f"{place:,}" for place in places])
         ax.minorticks_off()
-        ax.set_xlim(places[0] / 1.25, places[-1] * 1.4)
-        ax.set_ylim(0, 1.15 * max(*single, self.at(1)) or 1.0)
-        ax.set_xlabel("training rows of each network")
-        ax.set_ylabel("typical error (RMSE)" if self.measure == "RMSE" else "squared error (Brier)")
+        ax.set(xlim=(places[0] / 1.25, places[-1] * 1.4), ylim=(0, 1.15 * max(*single, self.at(1)) or 1.0))
+        error = "typical error (RMSE)" if self.measure == "RMSE" else "squared error (Brier)"
+        ax.set(xlabel="training rows of each network", ylabel=error)
         style.legend(ax, loc="best")
         style.headline(ax, self.title)
         return ax

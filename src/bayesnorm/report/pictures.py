@@ -8,7 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, Self
+from typing import Any, Literal, Protocol, Self
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
@@ -29,9 +29,6 @@ from .classification import ClassificationTest, one_sample
 from .groups import confidence_groups, coverage_groups, group_words
 from .regression import RegressionTest
 from .verdict import LITTLE
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # Width and height in inches: small enough that words stay legible on a phone.
 SIZE = (4.7, 3.9)
@@ -169,13 +166,10 @@ def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
 
 def _correlation(plot: UncertaintyErrorPlot) -> str:
     """Say how clearly errors grow with the error bars."""
-    correlation = plot.rank_correlation
-    if correlation is None:
+    if plot.rank_correlation is None:
         return ""
-    return (
-        f"The rank correlation of error bar and error is {format_decimals(correlation, 2)} (1: perfect, 0: no "
-        "relation)."
-    )
+    correlation = format_decimals(plot.rank_correlation, 2)
+    return f"The rank correlation of error bar and error is {correlation} (1: perfect, 0: no relation)."
 
 
 def _gain(curve: RetentionPlot, name: str) -> str:
@@ -193,7 +187,7 @@ def page_picture(group: Group, plot: TitledPlot, caption: str, prefix: str = "")
     return PagePicture(group, plot.title, svg, caption)
 
 
-def _draw(plot: Plot) -> Axes:
+def _draw(plot: Plot) -> style.Axes:
     """Draw the plot with its legend below, and without its headline, which the page prints as text that wraps."""
     figure = style.matplotlib().figure.Figure(figsize=SIZE, layout="constrained")
     ax = plot.draw(figure.add_subplot())
@@ -208,7 +202,7 @@ def _draw(plot: Plot) -> Axes:
     return ax
 
 
-def themed_svg(draw: Callable[[], Axes], label: str, prefix: str) -> str:
+def themed_svg(draw: Callable[[], style.Axes], label: str, prefix: str) -> str:
     """Return the picture as an `<svg>` element whose colours are CSS variables, which `colour_variables` sets.
 
     Args:
@@ -258,7 +252,7 @@ class PredictedRows:
         order = np.argsort(test.mean, kind="stable")[spread_out(len(test), MOST_POINTS)]
         return cls(test.mean[order], test.lower[order], test.upper[order], test.y[order])
 
-    def draw_points(self, ax: Axes, height: Array) -> None:
+    def draw_points(self, ax: style.Axes, height: Array) -> None:
         """Draw points, and crosses for targets outside their intervals."""
         now = style.current()
         inside = (self.lower <= self.y) & (self.y <= self.upper)
@@ -272,7 +266,7 @@ class PredictedTruePlot(PredictedRows):
 
     title = "Predictions should lie on the diagonal"
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self, ax: style.Axes | None = None) -> style.Axes:
         """Draw into `ax` or a new figure: a point for every row, with its interval as a horizontal line."""
         now = style.current()
         ax = style.axes(ax, style.SQUARE)
@@ -289,8 +283,7 @@ class PredictedTruePlot(PredictedRows):
         self.draw_points(ax, self.y)
         if margin > 0:
             ax.set_xlim(*edges)
-        ax.set_xlabel("predicted")
-        ax.set_ylabel("true")
+        ax.set(xlabel="predicted", ylabel="true")
         style.legend(ax, loc="upper left")
         return ax
 
@@ -300,14 +293,12 @@ class ResidualPlot(PredictedRows):
 
     title = "The errors should have no pattern"
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self, ax: style.Axes | None = None) -> style.Axes:
         """Draw into `ax`, or into a new figure."""
         ax, error = style.axes(ax, style.SQUARE), self.y - self.mean
         ax.axhline(0.0, color=style.current().ink, linewidth=1.0, linestyle="--")
         self.draw_points(ax, error)
         reach = 1.05 * float(np.abs(error).max()) or 1.0
-        ax.set_ylim(-reach, reach)
-        ax.set_xlabel("predicted")
-        ax.set_ylabel("true minus predicted")
+        ax.set(xlabel="predicted", ylabel="true minus predicted", ylim=(-reach, reach))
         style.legend(ax, loc="best")
         return ax

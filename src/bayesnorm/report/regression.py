@@ -25,10 +25,7 @@ from ..metrics import (
     rmse,
 )
 from ..predictive import RegressionPredictive, require_level
-from .arrays import Array, flags, flat, per_row
-
-VECTORS = ("y", "mean", "std", "epistemic_std", "aleatoric_std", "pit", "log_density")
-ENDS = ("lower", "upper")
+from .arrays import Array, HeldOutArrays, flat
 
 
 @dataclass(frozen=True)
@@ -54,7 +51,7 @@ class RegressionScores:
 
 
 @dataclass(frozen=True)
-class RegressionTest:
+class RegressionTest(HeldOutArrays):
     """Predictions for N held-out rows, and their targets. Every array is (N,), in the target's units.
 
     Args:
@@ -89,12 +86,9 @@ class RegressionTest:
         rows = len(np.asarray(self.y))
         if rows == 0:
             raise InputError("y is empty. Pass at least one held-out row.")
-        for name in VECTORS:
-            object.__setattr__(self, name, per_row(name, getattr(self, name), rows))
-        for name in ENDS:
-            object.__setattr__(self, name, per_row(name, getattr(self, name), rows, endless=True))
-        if self.unusual is not None:
-            object.__setattr__(self, "unusual", flags("unusual", self.unusual, rows))
+        self._hold(rows, "y", "mean", "std", "epistemic_std", "aleatoric_std", "pit", "log_density")
+        self._hold(rows, "lower", "upper", endless=True)
+        self._hold_unusual(rows)
         require_level(self.level)
         for name in ("train_std", "constant_std"):
             require_positive(name, getattr(self, name), error=InputError)
@@ -102,9 +96,6 @@ class RegressionTest:
             raise InputError(
                 "std must not be negative and lower must not be above upper, but some rows break this rule."
             )
-
-    def __len__(self) -> int:
-        return len(self.y)
 
     @classmethod
     def from_predictive(
@@ -150,7 +141,7 @@ class RegressionTest:
             train_std=float(train.std()),
             constant_std=float(constant_variance) ** 0.5,
             level=level,
-            unusual=None if unusual is None else np.asarray(unusual),
+            unusual=unusual,
         )
 
     @property
@@ -169,28 +160,22 @@ class RegressionTest:
 
     def constant_crps_points(self) -> Array:
         """Return the CRPS of every row with the constant error bar around the same means."""
-        return flat(crps_points(self._one_error_bar, self.y))
+        return flat(crps_points(_gaussians(self.mean, self.constant_std), self.y))
 
     def scores(self) -> dict[str, RegressionScores]:
         """Return scores of the "model", of "one_error_bar" around the same means, and of the "training_mean"."""
         model = _gaussians(self.mean, self.std)
-        guess = _gaussians(np.full_like(self.y, self.train_mean), np.full_like(self.y, self.train_std))
         try:
             share = float(normalised_crps(model, self.y, self.constant_std**2))
         except InputError:  # a constant error bar is already ideal
             share = None
+        guess = _gaussians(np.full_like(self.y, self.train_mean), self.train_std)
+        observed = {"pll": float(self.log_density.mean()), "coverage": float(self.inside.mean())}
         return {
-            "model": replace(
-                self._scores(model, share), pll=float(self.log_density.mean()), coverage=float(self.inside.mean())
-            ),
-            "one_error_bar": self._scores(self._one_error_bar, None if share is None else 0.0),
+            "model": replace(self._scores(model, share), **observed),
+            "one_error_bar": self._scores(_gaussians(self.mean, self.constant_std), None if share is None else 0.0),
             "training_mean": self._scores(guess, None),
         }
-
-    @property
-    def _one_error_bar(self) -> RegressionPredictive:
-        """The same means with one constant error bar."""
-        return _gaussians(self.mean, np.full_like(self.std, self.constant_std))
 
     def _scores(self, predictive: RegressionPredictive, share: float | None) -> RegressionScores:
         """Compute all scores of Gaussians. `share` is their normalised CRPS."""
@@ -205,7 +190,7 @@ class RegressionTest:
         )
 
 
-def _gaussians(mean: Array, std: Array) -> RegressionPredictive:
+def _gaussians(mean: Array, std: Array | float) -> RegressionPredictive:
     """Return Gaussians with one output per row as a predictive."""
-    loc, scale = (torch.from_numpy(np.ascontiguousarray(part))[None] for part in (mean, std))
+    loc, scale = (torch.from_numpy(part.copy())[None] for part in np.broadcast_arrays(mean, std))
     return RegressionPredictive(loc, scale)

@@ -6,19 +6,29 @@ import math
 from typing import Literal, NamedTuple
 
 import numpy as np
+import scipy
+from numpy.typing import NDArray
 
 from ..metrics import prediction_rejection_ratio, spearman
-from ..words import format_count, format_decimals, format_number, format_percent, join_list, too_few
-from .arrays import CLEAR, standard_errors_from_zero
+from ..words import capitalise, format_count, format_decimals, format_number, format_percent, join_list, too_few
 from .classification import ClassificationTest
 from .regression import RegressionTest
-from .verdict import FEW, HALF, LITTLE, LITTLE_CRPS, SMALL, Grade, Verdict, on_line
+from .verdict import FEW, HALF, LITTLE, LITTLE_CRPS, SMALL, Grade, Scale, Verdict, limit
+
+# Number of standard errors from which a difference is called statistically significant.
+CLEAR = 2.0
 
 # Classes that a sentence names at most.
 MOST_NAMED = 3
 
 # A class is rare below this share of the training rows, and below half of an equal share for every class.
 RARE = 0.1
+
+
+PREDICTS = "Does it predict well?"
+
+# Added to a share that is not significant.
+BY_CHANCE = ", which may be chance"
 
 
 class Gain(NamedTuple):
@@ -67,20 +77,13 @@ def _numbers(test: RegressionTest) -> Verdict:
         "moderate": f"Its typical error is {smaller}. This is a moderate gain.",
     }
     r2 = "–" if math.isnan(model.r2) else format_decimals(model.r2, 3)
-    return Verdict(
-        topic="prediction",
-        question="Does it predict well?",
-        grade=gain.grade,
-        headline=gain.headline or headlines[gain.size],
-        detail=f"The typical error (RMSE) is {format_number(model.rmse, 3)} on "
-        f"{format_count(len(test), 'held-out row')}. For the average of the training rows it is "
-        f"{format_number(guess.rmse, 3)}. R² is {r2}.",
-        place=on_line(1 - left),
-        span=(1 - math.sqrt(1 - HALF), 1.0),
-        ends=("the average", "no errors"),
-        clause=gain.clause,
-        short=gain.short,
+    detail = (
+        f"The typical error (RMSE) is {format_number(model.rmse, 3)} on {format_count(len(test), 'held-out row')}. For "
+        f"the average of the training rows it is {format_number(guess.rmse, 3)}. R² is {r2}."
     )
+    scale = Scale(limit(1 - left), 1 - math.sqrt(1 - HALF), 1.0, ("the average", "no errors"))
+    headline = gain.headline or headlines[gain.size]
+    return Verdict("prediction", PREDICTS, gain.grade, headline, detail, scale, gain.clause, gain.short)
 
 
 def _classes(test: ClassificationTest) -> Verdict:
@@ -122,19 +125,13 @@ def _classes(test: ClassificationTest) -> Verdict:
             grade, clause = "fair", f"it {finds}"
         elif clear:
             clause += f" and {finds}"
-    return Verdict(
-        topic="prediction",
-        question="Does it predict well?",
-        grade=grade,
-        headline=headline + _rare_words(test),
-        detail=f"Of {format_count(len(test), 'held-out row')}, it is wrong on {int((~test.right).sum()):,}. The "
-        f"baseline, the most common class in training, is wrong on {int((~guessed).sum()):,}.",
-        place=on_line(avoided),
-        span=(HALF, 1.0),
-        ends=("the baseline", "no mistakes"),
-        clause=clause,
-        short=gain.short,
+    headline += _rare_words(test)
+    detail = (
+        f"Of {format_count(len(test), 'held-out row')}, it is wrong on {int((~test.right).sum()):,}. The baseline, the "
+        f"most common class in training, is wrong on {int((~guessed).sum()):,}."
     )
+    scale = Scale(limit(avoided), HALF, 1.0, ("the baseline", "no mistakes"))
+    return Verdict("prediction", PREDICTS, grade, headline, detail, scale, clause, gain.short)
 
 
 def _brier_gain(test: ClassificationTest) -> float:
@@ -175,29 +172,42 @@ def usefulness(test: RegressionTest | ClassificationTest) -> Verdict:
 
 
 class Ranking(NamedTuple):
-    """Words for what the uncertainty should tell: that it does, that it does not, what, and about which rows."""
+    """Words for what the uncertainty should do: who tells what, and about which rows."""
 
-    tells: str
-    tells_not: str
+    does: str
+    subject: str
+    verb: str
     difference: str
     which: str
 
+    @property
+    def question(self) -> str:
+        """The question that the verdict answers."""
+        return f"{capitalise(self.does)} {self.subject} tell {self.difference}?"
+
     def judge(self, share: float, needed: float, *, clear: bool) -> tuple[Grade, str, str]:
         """Return the grade, the short answer and the clause for a share of the possible gain."""
+        tells = f"{self.subject} {self.verb}"
         if share <= 0:
-            return "poor", "", f"{self.tells_not} {self.difference}"
+            return "poor", "", f"{self.subject} {self.does} not tell {self.difference}"
         if not clear:
-            return "fair", "Unclear", f"it is unclear whether {self.tells} {self.difference}"
+            return "fair", "Unclear", f"it is unclear whether {tells} {self.difference}"
         if share < needed:
-            return "fair", "A little", f"{self.tells} only a little about {self.which}"
-        return "good", "", f"{self.tells} {self.difference}"
+            return "fair", "A little", f"{tells} only a little about {self.which}"
+        return "good", "", f"{tells} {self.difference}"
+
+
+ERROR_BARS = Ranking("do", "its error bars", "tell", "easy rows from hard ones", "which rows are hard")
+ENTROPY = Ranking("does", "its uncertainty", "tells", "right answers from wrong ones", "which answers are wrong")
+
+
+def _share_words(share: float, needed: float) -> str:
+    """Write a share of the possible gain, with "only" if more is needed."""
+    return f"{'only ' if share < needed else ''}{format_percent(share)}"
 
 
 def _error_bars(test: RegressionTest) -> Verdict:
     """Compare the CRPS with that of one constant error bar."""
-    words = Ranking(
-        "its error bars tell", "its error bars do not tell", "easy rows from hard ones", "which rows are hard"
-    )
     score = test.scores()["model"].normalised_crps
     share = 0.0 if score is None else score / 100
     model, constant = test.crps_points(), test.constant_crps_points()
@@ -206,7 +216,7 @@ def _error_bars(test: RegressionTest) -> Verdict:
     gain = 1 - after / before if before > 0 else 0.0
     # The share of the possible gain that makes the CRPS smaller by LITTLE_CRPS.
     needed = max(LITTLE, LITTLE_CRPS * share / gain if share and gain > 0 else 0.0)
-    grade, short, clause = words.judge(share, needed, clear=clear)
+    grade, short, clause = ERROR_BARS.judge(share, needed, clear=clear)
     detail = (
         f"The CRPS, an error that counts prediction and error bar together, is {format_number(after, 3)}. With one "
         f"constant error bar it is {format_number(before, 3)}, so the gain is "
@@ -222,24 +232,13 @@ def _error_bars(test: RegressionTest) -> Verdict:
     elif share <= 0:
         headline = "Error bars that differ by row are no better than one constant error bar."
     else:
-        only, chance = "only " if share < needed else "", "" if clear else ", which may be chance"
         headline = (
-            f"Error bars that differ by row recover {only}{format_percent(share)} of the possible gain over one "
-            f"constant error bar{chance}."
+            f"Error bars that differ by row recover {_share_words(share, needed)} of the possible gain over one "
+            f"constant error bar{'' if clear else BY_CHANCE}."
         )
         detail += "" if clear else " The difference is not statistically significant."
-    return Verdict(
-        topic="usefulness",
-        question="Do its error bars tell easy rows from hard ones?",
-        grade=grade,
-        headline=headline,
-        detail=detail,
-        place=on_line(share),
-        span=(on_line(needed), 1.0),
-        ends=("constant error bar", "ideal error bars"),
-        clause=clause,
-        short=short,
-    )
+    scale = Scale(limit(share), limit(needed), 1.0, ("constant error bar", "ideal error bars"))
+    return Verdict("usefulness", ERROR_BARS.question, grade, headline, detail, scale, clause, short)
 
 
 def _ranks(test: RegressionTest) -> bool:
@@ -255,12 +254,6 @@ def _ranks(test: RegressionTest) -> bool:
 
 def _entropy(test: ClassificationTest) -> Verdict:
     """Compare the order of rows by entropy with a random order, and with one that has all mistakes first."""
-    words = Ranking(
-        "its uncertainty tells",
-        "its uncertainty does not tell",
-        "right answers from wrong ones",
-        "which answers are wrong",
-    )
     rows, wrong = len(test), ~test.right
     mistakes = int(wrong.sum())
     grade: Grade
@@ -269,34 +262,39 @@ def _entropy(test: ClassificationTest) -> Verdict:
         grade, short = "fair", "Unclear"
         headline = f"{'No' if mistakes == 0 else 'Every'} held-out row is wrong, so this cannot be tested."
         detail = "The test needs some rows that are right and some that are wrong."
-        clause = f"it could not be tested whether {words.tells} {words.difference}"
+        clause = "it could not be tested whether its uncertainty tells right answers from wrong ones"
     else:
         share = float(prediction_rejection_ratio(test.uncertainty, wrong.astype(float)))
         # For right and wrong the ratio is 2 AUROC - 1, whose variance in a random order is Mann and Whitney's.
         clear = share > CLEAR * math.sqrt((rows + 1) / (3 * mistakes * (rows - mistakes)))
-        grade, short, clause = words.judge(share, LITTLE, clear=clear)
+        grade, short, clause = ENTROPY.judge(share, LITTLE, clear=clear)
         if share <= 0:
             headline = "Ranking rows by uncertainty finds mistakes no better than a random order."
         else:
-            only, chance = "only " if share < LITTLE else "", "" if clear else ", which may be chance"
             headline = (
-                f"Ranking rows by uncertainty achieves {only}{format_percent(share)} of a perfect ranking{chance}. A "
-                "perfect ranking puts all mistakes first; a random one achieves 0 %."
+                f"Ranking rows by uncertainty achieves {_share_words(share, LITTLE)} of a perfect ranking"
+                f"{'' if clear else BY_CHANCE}. A perfect ranking puts all mistakes first; a random one achieves 0 %."
             )
         certain = np.argsort(test.uncertainty, kind="stable")[: max(1, rows - round(0.2 * rows))]
         detail = (
             f"{format_percent(mistakes / rows, 1)} of all held-out rows are wrong. Without the most uncertain fifth of "
             f"them, {format_percent(float(wrong[certain].mean()), 1)} are wrong."
         )
-    return Verdict(
-        topic="usefulness",
-        question="Does its uncertainty tell right answers from wrong ones?",
-        grade=grade,
-        headline=headline,
-        detail=detail,
-        place=on_line(share),
-        span=(LITTLE, 1.0),
-        ends=("random order", "mistakes first"),
-        clause=clause,
-        short=short,
-    )
+    scale = Scale(limit(share), LITTLE, 1.0, ("random order", "mistakes first"))
+    return Verdict("usefulness", ENTROPY.question, grade, headline, detail, scale, clause, short)
+
+
+def standard_errors_from_zero(differences: NDArray[np.float64]) -> float:
+    """Return the mean of the differences divided by its standard error; 0 for fewer than two rows, or if all are 0.
+
+    With few rows the standard error is uncertain as well. So the ratio, which is Student's t, is converted to the
+    normal deviate of the same probability.
+    """
+    peak = float(abs(differences).max(initial=0.0))
+    if len(differences) < 2 or peak == 0:
+        return 0.0
+    differences = differences / peak  # so that squares neither overflow nor vanish
+    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
+    mean = float(differences.mean())
+    ratio = abs(mean) / error if error else math.inf
+    return math.copysign(-scipy.special.ndtri(scipy.special.stdtr(len(differences) - 1, -ratio)), mean)

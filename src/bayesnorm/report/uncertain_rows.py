@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import TYPE_CHECKING
 
 import numpy as np
 
@@ -14,9 +13,6 @@ from .classification import ClassificationTest
 from .contents import Column, Report, RowReasons, UncertaintyReasons
 from .pictures import PagePicture, page_picture
 from .regression import RegressionTest
-
-if TYPE_CHECKING:
-    from matplotlib.axes import Axes
 
 # Most and fewest rows of the table, and the number of cells above which it gets shorter.
 MOST_ROWS, FEWEST_ROWS, MOST_CELLS = 300, 50, 9000
@@ -225,7 +221,7 @@ class Bars:
     axis: str
     usual: bool = False
 
-    def draw(self, ax: Axes | None = None) -> Axes:
+    def draw(self, ax: style.Axes | None = None) -> style.Axes:
         """Draw into `ax` or a new figure."""
         ax, now = style.axes(ax), style.current()
         place = np.arange(len(self.names))[::-1]
@@ -242,13 +238,12 @@ class Bars:
         low, high = min(0.0, *self.shares), max(0.0, *self.shares)
         width = high - low or 1.0
         ax.set_xlim(low - 0.28 * width * (low < 0), high + 0.2 * width)
-        # A dollar sign would start a formula.
-        ax.set_yticks(place, [name.replace("$", r"\$") for name in self.names])
+        ax.set_yticks(place, [style.escape(name) for name in self.names])
         ax.tick_params(axis="y", length=0, labelsize="medium")
         ax.set_xticks([])  # every bar has a number
         ax.spines[["left", "bottom"]].set_visible(False)
         ax.set_xlabel(self.axis)
-        style.headline(ax, self.title.replace("$", r"\$"))
+        style.headline(ax, style.escape(self.title))
         return ax
 
 

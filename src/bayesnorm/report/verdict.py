@@ -7,7 +7,7 @@ of a gain: a gain that is statistically significant but small is called small.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import Literal
+from typing import Literal, NamedTuple
 
 Grade = Literal["good", "fair", "poor"]
 Topic = Literal["prediction", "honesty", "usefulness"]
@@ -31,6 +31,21 @@ WORDS: dict[Grade, str] = {"good": "Yes", "fair": "Partly", "poor": "No"}
 SYMBOLS: dict[Grade, str] = {"good": "✓", "fair": "!", "poor": "✗"}
 
 
+class Scale(NamedTuple):
+    """A line from 0 to 1 on the page, on which a model has a place.
+
+    Args:
+        place: Place of the model.
+        start, end: The part of the line where it should be.
+        ends: Words for 0 and 1 on the line.
+    """
+
+    place: float
+    start: float
+    end: float
+    ends: tuple[str, str]
+
+
 @dataclass(frozen=True)
 class Verdict:
     """One of the three verdicts on a model.
@@ -41,9 +56,7 @@ class Verdict:
         grade: "good", "fair" or "poor".
         headline: One or two sentences with the number and its baseline.
         detail: The numbers behind it.
-        place: Place of the model on a line from 0 to 1.
-        span: The part of that line where it should be.
-        ends: Words for 0 and 1 on that line.
+        scale: Where the model is on a line, and where it should be.
         clause: The same as a part of a sentence, for the advice on the whole model.
         short: A short answer; "" for that of the grade.
         next_step: What to do next, in whole sentences.
@@ -54,9 +67,7 @@ class Verdict:
     grade: Grade
     headline: str
     detail: str
-    place: float
-    span: tuple[float, float]
-    ends: tuple[str, str]
+    scale: Scale
     clause: str
     short: str = ""
     next_step: str = ""
@@ -72,6 +83,6 @@ class Verdict:
         return SYMBOLS[self.grade]
 
 
-def on_line(value: float) -> float:
+def limit(value: float) -> float:
     """Return the value, limited to the range from 0 to 1."""
     return min(1.0, max(0.0, float(value)))
