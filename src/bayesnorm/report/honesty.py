@@ -133,8 +133,7 @@ def honesty(test: RegressionTest | ClassificationTest) -> Verdict:
     By chance alone, the average is called dishonest in about 5 % of reports, and some group in at most 5 %: the answer
     to honest promises is other than "Yes" in at most about 10 %.
     """
-    classes = isinstance(test, ClassificationTest)
-    promise = _class_promise(test) if classes else _interval_promise(test)
+    promise = _class_promise(test) if isinstance(test, ClassificationTest) else _interval_promise(test)
     rows, low, off = promise.rows, promise.low, material(off_groups(promise.groups))
     names = {
         "opening": promise.opening,
@@ -144,7 +143,7 @@ def honesty(test: RegressionTest | ClassificationTest) -> Verdict:
         "share": f"{'only ' if off[0].gap < 0 else ''}{format_percent(off[0].observed)}" if off else "",
         "group_rows": format_count(off[0].rows, "row") if off else "",
     }
-    names |= {name: texts[classes].format(**names) for name, texts in WORDS.items()}
+    names |= {name: texts[isinstance(test, ClassificationTest)].format(**names) for name, texts in WORDS.items()}
     outcome = promise.outcome(off)
     answer = ANSWERS[outcome]
     headline, clause, short, next_step = (text.format(**names) for text in answer[1:])
