@@ -4,8 +4,9 @@ from __future__ import annotations
 
 import contextlib
 import random
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import numpy as np
 import torch
@@ -16,6 +17,12 @@ from ..errors import WeightsChangedError
 from .locks import exclusive_pass
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
+
+Source = tuple[Callable[[int], object], Callable[[], Any], Callable[[Any], object]]
+"""The functions that seed a generator, return its state, and set its state."""
+
+_PYTHON: Source = (random.seed, random.getstate, random.setstate)
+_NUMPY: Source = (lambda seed: np.random.seed(seed % 2**32), np.random.get_state, np.random.set_state)
 
 
 @contextlib.contextmanager
@@ -249,18 +256,9 @@ class TensorKeeper:
         return True
 
 
-@contextlib.contextmanager
-def isolated_randomness(seed: int, device: torch.device | None = None) -> Iterator[None]:
+def isolated_randomness(seed: int, device: torch.device | None = None) -> contextlib.AbstractContextManager[None]:
     """Seed the global generators that transforms and networks may use, and restore all of them afterwards."""
-    python_state, numpy_state = random.getstate(), np.random.get_state()
-    try:
-        random.seed(seed)
-        np.random.seed(seed % 2**32)
-        with isolated_torch_randomness(seed, device):
-            yield
-    finally:
-        random.setstate(python_state)
-        np.random.set_state(numpy_state)
+    return _seeded([_PYTHON, _NUMPY, *map(_source, torch_generators(device))], seed)
 
 
 def isolated_torch_randomness(seed: int, device: torch.device | None = None) -> contextlib.AbstractContextManager[None]:
@@ -268,17 +266,9 @@ def isolated_torch_randomness(seed: int, device: torch.device | None = None) -> 
     return seeded_generators(torch_generators(device), seed)
 
 
-@contextlib.contextmanager
-def seeded_generators(generators: list[torch.Generator], seed: int) -> Iterator[None]:
+def seeded_generators(generators: Iterable[torch.Generator], seed: int) -> contextlib.AbstractContextManager[None]:
     """Seed generators, and restore their states afterwards."""
-    states = [generator.get_state() for generator in generators]
-    try:
-        for generator in generators:
-            generator.manual_seed(seed)
-        yield
-    finally:
-        for generator, state in zip(generators, states, strict=True):
-            generator.set_state(state)
+    return _seeded([*map(_source, generators)], seed)
 
 
 def torch_generators(device: torch.device | None) -> list[torch.Generator]:
@@ -287,3 +277,25 @@ def torch_generators(device: torch.device | None) -> list[torch.Generator]:
         return [torch.default_generator]
     torch.cuda.init()
     return [torch.default_generator, torch.cuda.default_generators[device.index or 0]]
+
+
+def _source(generator: torch.Generator) -> Source:
+    return generator.manual_seed, generator.get_state, generator.set_state
+
+
+@contextlib.contextmanager
+def _seeded(sources: list[Source], seed: int) -> Iterator[None]:
+    """Seed generators once the states of all are saved; restore them also if an interrupt arrives meanwhile."""
+    states = [(set_state, get_state()) for _, get_state, set_state in sources]
+    try:
+        for set_seed, _, _ in sources:
+            set_seed(seed)
+        yield
+    finally:
+        try:
+            for set_state, state in states:
+                set_state(state)
+        except BaseException:
+            for set_state, state in states:
+                set_state(state)
+            raise
