@@ -72,7 +72,7 @@ def test_commands_that_have_moved_say_where(refuses, arguments, way):
     [
         (PermissionError(13, "Permission denied", "a.csv"), 1, "error: Permission denied (a.csv).\n"),
         (OSError("odd"), 1, "error: odd.\n"),
-        (MemoryError(), 1, "error: Not enough memory. Use fewer rows.\n"),
+        (MemoryError(), 1, "error: Not enough memory. Use fewer rows, or smaller images.\n"),
         (package.BayesNormError("a:\n b; c."), 1, "error: a: b; c.\n"),
         (
             ZeroDivisionError("oh"),

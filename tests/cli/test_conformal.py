@@ -82,7 +82,7 @@ def test_a_sheet_has_words_for_ends_that_are_not_there(bayesnorm, guaranteed, tm
     pytest.importorskip("openpyxl", reason="needs openpyxl: pip install openpyxl")
     out = tmp_path / "out.xlsx"
     assert bayesnorm("predict", guaranteed.run, guaranteed.data, "--out", out, "--level", 0.99).code == 0
-    sheet = pd.read_excel(out)
+    sheet = pd.read_excel(out, dtype=str)
     assert set(sheet["lower"]) == {"-inf"}
     assert set(sheet["upper"]) == {"inf"}
 

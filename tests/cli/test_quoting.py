@@ -72,8 +72,9 @@ def test_long_arguments():
 @pytest.mark.parametrize(
     ("text", "runs"),
     [
-        *((text, True) for text in (FORMULA, "+1", "-1", "@SUM(1)", "\t1", "\r1", "\n1", " =1", "\uff1d1")),
+        *((text, True) for text in (FORMULA, "+1+1", "-A1", "-", "@SUM(1)", "\t1", "\r1", "\n1", " =1", "\uff1d1")),
         *((text, False) for text in ("", "a=1", "'=1", "1-1", -1.5, -1, None, True)),
+        *((text, False) for text in ("-1", "+1", "-1.5e-3", "-1,234.5", "-3 %", "-$5")),  # numbers stay numbers
     ],
 )
 def test_what_a_spreadsheet_would_run(text, runs):
@@ -98,6 +99,6 @@ def test_labels_are_written_as_they_are_unless_a_spreadsheet_is_to_open_them(bay
 
 
 def test_a_data_set_for_a_spreadsheet(bayesnorm, monkeypatch):
-    monkeypatch.setattr(module, "load_bundled", lambda _: pd.DataFrame([[-1.5, "+1"]], columns=["=x", "y"]))
-    assert bayesnorm("data", "csv", "sklearn:iris", "--out", "-").out == "=x,y\n-1.5,+1\n"
-    assert bayesnorm("data", "csv", "sklearn:iris", "--out", "-", "--spreadsheet-safe").out == "'=x,y\n-1.5,'+1\n"
+    monkeypatch.setattr(module, "load_bundled", lambda _: pd.DataFrame([[-1.5, "+a"]], columns=["=x", "y"]))
+    assert bayesnorm("data", "csv", "sklearn:iris", "--out", "-").out == "=x,y\n-1.5,+a\n"
+    assert bayesnorm("data", "csv", "sklearn:iris", "--out", "-", "--spreadsheet-safe").out == "'=x,y\n-1.5,'+a\n"

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import csv
+import errno
 import io
+import os
 import sys
+import tempfile
 
 import numpy as np
 import pytest
@@ -117,11 +120,29 @@ def test_a_sheet_runs_nothing(tmp_path):
 def test_a_sheet_that_would_be_too_long(tmp_path, monkeypatch):
     pytest.importorskip("openpyxl", reason="needs openpyxl: pip install openpyxl")
     monkeypatch.setattr(output_files, "MOST_SHEET_ROWS", 3)
-    says = r"more rows than the 3 of a sheet; a name that ends in \.csv"
+    says = r"needs more than the 3 rows of an Excel sheet. Choose a name that ends in \.csv"
     opened = output_files.prediction_file(tmp_path / "p.xlsx", spreadsheet_safe=False)
     with pytest.raises(BayesNormError, match=says), opened as write:
         any(map(write, [pd.DataFrame({"a": [1, 2]}), pd.DataFrame({"a": [1]})]))
     assert not [*tmp_path.iterdir()]
+
+
+def test_a_full_disk_is_named_while_a_sheet_is_written(tmp_path, monkeypatch):
+    """openpyxl collects rows in the folder for temporary files, which can be on another disk than the sheet."""
+    excel = pytest.importorskip("openpyxl", reason="needs openpyxl: pip install openpyxl")
+    out, frame = tmp_path / "p.xlsx", pd.DataFrame({"a": [1.0]})
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC))
+
+    for where, name, file in ((excel.Workbook, "save", tempfile.gettempdir()), (os, "fsync", str(out))):
+        with monkeypatch.context() as patched:
+            patched.setattr(where, name, full)
+            with pytest.raises(OSError, match="No space left") as refused:  # noqa: SIM117
+                with output_files.prediction_file(out, spreadsheet_safe=False) as write:
+                    write(frame)
+        assert refused.value.filename == file
+        assert [*tmp_path.iterdir()] == []
 
 
 def test_a_sheet_without_openpyxl(refuses, regression_run, new, tmp_path, monkeypatch):

@@ -2,17 +2,20 @@
 
 from __future__ import annotations
 
+import io
+import json
 import os
 import subprocess
 import sys
 
 import pytest
 
-from bayesnorm.cli import predict as module
+from bayesnorm.cli import output_files, predict as module, printing
 from bayesnorm.cli.app import run
 
 from ..marks import takes_long
 
+pd = pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
 pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: pip install scikit-learn pandas")
 pytestmark = pytest.mark.skipif(os.name != "posix", reason="needs POSIX pipes")
 
@@ -85,3 +88,37 @@ def test_a_full_disk_behind_standard_output(ends_with, capsys, regression_run, c
     with open("/dev/full", "w") as full:
         assert ends_with(full, *command.split(), *places.get(command, ())) == 1
     assert capsys.readouterr().err == "error: No space left on device (standard output).\n"
+
+
+def test_control_characters_are_never_printed(capsys):
+    dangerous = "\x1b[31m \x9b \x7f \u202e \ud800 \n \xe9"
+    shown = r"\u001b[31m \u009b \u007f \u202e \ud800 \u000a " + "\xe9"
+    printing.note(dangerous)
+    printing.show_pairs({dangerous: dangerous, "why?": dangerous})
+    told = capsys.readouterr()
+    assert told.err == f"{shown}\n"
+    assert told.out == f"{shown}  {shown}\nwhy?\n  {shown}\n"
+    printing.show_json({dangerous: dangerous})
+    text = capsys.readouterr().out
+    assert json.loads(text) == {dangerous: dangerous}
+    assert not set(text) & {"\x1b", "\x9b", "\x7f", "\u202e", "\ud800"}
+
+
+@pytest.mark.parametrize("name", ["run\x1b[31m", "run\0", "run\udcff", "run\x9b"])
+def test_names_that_no_output_could_hold_are_refused_before_any_work(refuses, regression_run, tmp_path, name):
+    line = refuses("fit", regression_run.data, "--target", "price", "--out", f"{tmp_path}/{name}", code=2)
+    assert line.startswith("error: The argument ")
+    assert "contains control characters or invalid Unicode. Rename the file or column." in line
+    assert not {"\x1b", "\0", "\udcff", "\x9b"} & {*line}
+
+
+def test_labels_are_escaped_on_a_terminal(monkeypatch):
+    stream = io.StringIO()
+    for terminal, shown in ((True, r"a\u001b[31m"), (False, "a\x1b[31m")):
+        stream = io.StringIO()
+        monkeypatch.setattr(stream, "isatty", lambda terminal=terminal: terminal)
+        monkeypatch.setattr(sys, "stdout", stream)
+        with output_files.prediction_file(output_files.STDOUT, spreadsheet_safe=False) as write:
+            write(pd.DataFrame({"label": ["a\x1b[31m"]}))
+        monkeypatch.undo()
+        assert stream.getvalue() == f"label\n{shown}\n"

@@ -13,6 +13,7 @@ import signal
 import sys
 import threading
 import traceback
+import unicodedata
 import warnings
 from collections.abc import Iterator, Sequence
 from typing import Any
@@ -21,8 +22,8 @@ import typer
 
 from bayesnorm_command import TERMINATING
 
-from ..errors import BayesNormError, shortened
-from .printing import standard_output
+from ..errors import BayesNormError, quoted, shortened
+from .printing import escape_controls, standard_output
 
 FAILED, WRONG_USAGE, DRIFTED, INTERRUPTED, UNREAD = 1, 2, 3, 130, 141
 
@@ -46,6 +47,7 @@ def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | No
     with warnings.catch_warnings():
         warnings.showwarning = _show_warning
         try:
+            _require_printable(sys.argv[1:] if arguments is None else arguments)
             code = typer.main.get_command(commands)(
                 None if arguments is None else [*arguments], prog_name=name, standalone_mode=False, obj=settings
             )
@@ -64,10 +66,20 @@ def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | No
             if isinstance(error, SystemExit):
                 raise
             if settings["debug"]:
-                traceback.print_exc()
+                print(escape_controls(traceback.format_exc(), keep="\n"), end="", file=sys.stderr)
             message, code = _explain(error, name)
             _print_line(f"error: {message}")
             return code
+
+
+def _require_printable(arguments: Sequence[str]) -> None:
+    """Raise an error for arguments with control characters or invalid Unicode, which no output could hold later."""
+    for argument in arguments:
+        if any(unicodedata.category(character) in ("Cc", "Cs") and character not in "\t\n\r" for character in argument):
+            raise UsageError(
+                f"The argument {quoted(argument)} contains control characters or invalid Unicode. Rename the file or "
+                "column."
+            )
 
 
 @contextlib.contextmanager
@@ -117,7 +129,7 @@ def _explain(error: Exception, name: str) -> tuple[str, int]:
         file = f" ({os.fspath(error.filename)})" if error.filename is not None else ""
         return f"{error.strerror or error}{file}.", FAILED
     if isinstance(error, MemoryError):
-        return "Not enough memory. Use fewer rows.", FAILED
+        return "Not enough memory. Use fewer rows, or smaller images.", FAILED
     return f"Unexpected {type(error).__name__}: {error} (run {name} --debug ... to see the traceback).", FAILED
 
 
@@ -127,6 +139,6 @@ def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
 
 def _print_line(text: str) -> None:
     try:
-        print(shortened(" ".join(text.split())), file=sys.stderr)
+        print(escape_controls(shortened(" ".join(text.split()))), file=sys.stderr)
     except OSError:  # standard error is closed
         _discard_unwritten()

@@ -11,10 +11,11 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files import parse_json, write_bytes
+from ..errors import quoted
+from ..files import parse_json, resolved, write_bytes
 from ..words import format_count
 from .ending import UsageError
-from .printing import note, show_json, show_pairs
+from .printing import escape_controls, note, show_json, show_pairs
 
 OPTIONS, POSTERIOR, PAGE = "maps.json", "posterior.bayesnorm", "maps.html"
 METHODS = ("MCBN", "GaussianBN", "StochasticBN")
@@ -79,6 +80,8 @@ def maps(
       bayesnorm maps --model package.module:make --weights w.safetensors
                      --train DIR --images DIR --out maps
     """
+    if resolved(out, "--out").exists() and not out.is_dir():
+        raise UsageError(f"--out: {out} is a file. Pass the name of a folder.")
     if method not in METHODS:
         raise UsageError(f"--method must be one of {', '.join(METHODS)}, got {method!r}.")
     from .. import methods
@@ -103,7 +106,10 @@ def maps(
     else:
         map_settings = read_settings(settings)
     network = network if map_settings.output is None else Entry(network, map_settings.output).eval()
-    network = network.to(device)
+    try:
+        network = network.to(device)
+    except (RuntimeError, AssertionError) as error:
+        raise UsageError(f"--device: the network cannot run on {quoted(device)} ({error}). Use cpu or cuda.") from error
     training, new_images = image_files(train, "--train"), image_files(images, "--images")
     code = getattr(module, "__file__", None)
     options = {
@@ -154,7 +160,7 @@ def maps(
     has_page = can_write_pages()
     if has_page:
         command = shlex.join(["bayesnorm", "maps", "--model", model, "--images", str(images), "--out", str(out)])
-        _write_page(image_maps, map_settings, truth, images.resolve().name, command, shown, out / PAGE)
+        _write_page(image_maps, map_settings, truth, escape_controls(images.resolve().name), command, shown, out / PAGE)
     _print_summary(image_maps, out, has_page, as_json)
 
 

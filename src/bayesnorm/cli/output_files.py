@@ -11,6 +11,7 @@ import importlib
 import io
 import math
 import re
+import tempfile
 from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO, Annotated, Any
@@ -19,7 +20,7 @@ import typer
 
 from ..errors import BayesNormError, MissingExtraError
 from ..files import replacing, require_writable
-from .printing import standard_output
+from .printing import escape_controls, standard_output
 
 # Stands for standard output.
 STDOUT = Path("-")
@@ -33,6 +34,9 @@ NARROWEST, WIDEST = 10, 60
 # Characters that a sheet cannot hold, and text that is exactly a number: no leading zeros, at most 15 digits.
 CONTROL = re.compile(r"[\x00-\x08\x0b\x0c\x0e-\x1f]")
 PLAIN_NUMBER = re.compile(r"-?(?=.{1,16}$)(0|[1-9]\d*)(\.\d+)?")
+
+# Text that a spreadsheet reads as a number, such as -1,234.5 or -3 %.
+NUMBER = re.compile(r"[-+]?[$€£¥]?[\d.,]+([eE][-+]?\d+)?\s?%?")
 
 # Characters that start a formula after any blanks, also in the full-width forms of East Asian keyboards.
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
@@ -85,21 +89,16 @@ def prediction_file(out: Path, *, spreadsheet_safe: bool) -> Iterator[Write]:
         with standard_output() as stream:
             yield _csv_writer(stream, spreadsheet_safe)
         return
-    try:
-        with replacing(out) as file:
-            if is_excel(out):
-                with _excel_writer(file, out) as write:
-                    yield write
-                return
-            text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-            try:
-                yield _csv_writer(text, spreadsheet_safe)
-            finally:
-                text.detach()
-    except OSError as error:
-        if error.filename is None:  # such as on a full disk
-            error.filename = str(out)
-        raise
+    with _naming(str(out)), replacing(out) as file:
+        if is_excel(out):
+            with _excel_writer(file, out) as write:
+                yield write
+            return
+        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
+        try:
+            yield _csv_writer(text, spreadsheet_safe)
+        finally:
+            text.detach()
 
 
 def load_openpyxl() -> Any:
@@ -115,7 +114,7 @@ def load_openpyxl() -> Any:
 def mark_formula(value: Any) -> Any:
     """Return text that a spreadsheet would run with an apostrophe before it, and any other value unchanged."""
     runs = isinstance(value, str) and (value.startswith(("\t", "\r", "\n")) or value.lstrip().startswith(FORMULA))
-    return f"'{value}" if runs else value
+    return f"'{value}" if runs and not NUMBER.fullmatch(value) else value
 
 
 def mark_table_formulas(frame: Any) -> Any:
@@ -131,7 +130,8 @@ def _csv_writer(stream: IO[str], spreadsheet_safe: bool) -> Write:
     def write(frame: Any) -> None:
         nonlocal header
         shown = mark_table_formulas(frame) if spreadsheet_safe else frame
-        shown.to_csv(stream, index=False, header=header, lineterminator="\n", float_format=_full_precision)
+        text = shown.to_csv(index=False, header=header, lineterminator="\n", float_format=_full_precision)
+        stream.write(escape_controls(text, keep="\t\n\r") if stream.isatty() else text)
         header = False
 
     return write
@@ -147,7 +147,7 @@ def _excel_writer(file: IO[bytes], out: Path) -> Iterator[Write]:
     """Yield a function that writes rows to the sheet of an Excel file; the header is bold and stays in view."""
     package = load_openpyxl()
     cells, styles = (importlib.import_module(f"openpyxl.{name}") for name in ("cell", "styles"))
-    book = package.Workbook(write_only=True)
+    book, content = package.Workbook(write_only=True), io.BytesIO()
     sheet = book.create_sheet("predictions")
     sheet.freeze_panes = "A2"
     formats: list[str] = []
@@ -180,16 +180,30 @@ def _excel_writer(file: IO[bytes], out: Path) -> Iterator[Write]:
         if not formats:
             _write_header(sheet, frame, lambda name: cell(name, ""), styles.Font(bold=True))
             formats.extend(_number_format(frame[name]) for name in frame)
-        for row in frame.astype(object).itertuples(index=False, name=None):
-            sheet.append([cell(value, number_format) for value, number_format in zip(row, formats, strict=True)])
+        with _naming(tempfile.gettempdir()):  # where openpyxl buffers rows
+            for row in frame.astype(object).itertuples(index=False, name=None):
+                sheet.append([cell(value, number_format) for value, number_format in zip(row, formats, strict=True)])
         rows += len(frame)
 
     try:
         yield write
-        book.save(file)
+        with _naming(tempfile.gettempdir()):
+            book.save(content)
     except BaseException:
-        if formats:  # openpyxl buffers rows in a temporary file
-            sheet.close()
+        if formats:
+            with contextlib.suppress(OSError):
+                sheet.close()
+        raise
+    file.write(content.getbuffer())
+
+
+@contextlib.contextmanager
+def _naming(file: str) -> Iterator[None]:
+    """Name the file in errors that name none, such as that of a full disk."""
+    try:
+        yield
+    except OSError as error:
+        error.filename = error.filename or file
         raise
 
 

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import contextlib
 import json
+import re
 import sys
 import textwrap
 from collections.abc import Iterator, Mapping
@@ -15,6 +16,9 @@ from rich.text import Text
 
 from ..errors import shortened
 
+# Control characters, characters that change the direction of text, and halves of surrogate pairs.
+_CONTROL = re.compile("[\x00-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]")
+
 # Answers are wrapped at this many characters.
 TEXT_WIDTH = 100
 
@@ -23,7 +27,7 @@ def show_pairs(pairs: Mapping[str, str]) -> None:
     """Print names and values to standard output, one pair per line; a question has its answer on the next lines."""
     console = Console()
     width = max((len(name) for name in pairs if not name.endswith("?")), default=0)
-    for name, text in pairs.items():
+    for name, text in ((escape_controls(name), escape_controls(text)) for name, text in pairs.items()):
         title = Text(name, style="bold" if console.is_terminal else "")
         if name.endswith("?"):
             console.print(title, soft_wrap=True)
@@ -40,7 +44,7 @@ def show_pairs(pairs: Mapping[str, str]) -> None:
 
 def show_json(value: Any) -> None:
     """Print a value as JSON, with null for NaN and infinities."""
-    print(json.dumps(_finite(value), indent=2, ensure_ascii=False))
+    print(escape_controls(json.dumps(_finite(value), indent=2, ensure_ascii=False), keep="\n"))
 
 
 @contextlib.contextmanager
@@ -56,7 +60,17 @@ def standard_output() -> Iterator[IO[str]]:
 
 def note(text: str) -> None:
     """Print a message on standard error, apart from the results on standard output."""
-    print(shortened(text), file=sys.stderr)
+    print(escape_controls(shortened(text)), file=sys.stderr)
+
+
+def escape_controls(text: str, keep: str = "") -> str:
+    """Return a text whose control characters are written like \\u001b, so that a terminal does not run them.
+
+    Args:
+        text: The text.
+        keep: Control characters to keep, such as line ends.
+    """
+    return _CONTROL.sub(lambda found: found[0] if found[0] in keep else f"\\u{ord(found[0]):04x}", text)
 
 
 def _finite(value: Any) -> Any:

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 
 import typer
 
-from ..errors import BayesNormError, FileFormatError
+from ..errors import BayesNormError, FileFormatError, MissingExtraError
 from ..files import require_writable
 from .printing import note
 from .run_folder import CONTENTS, PAGE, RunFolder, read_json, read_runs
@@ -42,14 +42,14 @@ def report(
     for folder, _ in runs:
         path = folder / PAGE if out is None else out
         require_writable(path, "--out")
-        content = report_from_values(read_json(folder / CONTENTS))
+        values = read_json(folder / CONTENTS)
         try:
-            write_report(content, path)
-        except (ArithmeticError, AttributeError, LookupError, TypeError, ValueError) as error:
-            if isinstance(error, BayesNormError):
-                raise
+            write_report(report_from_values(values), path)
+        except (FileFormatError, MissingExtraError):
+            raise
+        except Exception as error:  # values of any kind can be in any place
             raise FileFormatError(
-                f"RUN: the numbers of the report are damaged ({error!r}). Run `bayesnorm fit` again."
+                f"RUN: the numbers in {folder / CONTENTS} are damaged ({error!r}). Run `bayesnorm fit` again."
             ) from error
         note(f"Wrote {path}.")
 
@@ -58,13 +58,8 @@ def report_from_values(values: Any) -> Report:
     """Return the report whose contents `json_value` converted."""
     from ..report import Report
 
-    try:
-        stored: Report = _read(Report, values)
-        return stored
-    except (KeyError, TypeError, AttributeError) as error:
-        raise FileFormatError(
-            f"RUN: the numbers of the report are damaged ({error!r}). Run `bayesnorm fit` again."
-        ) from error
+    stored: Report = _read(Report, values)
+    return stored
 
 
 def _read(kind: Any, value: Any) -> Any:

@@ -28,7 +28,7 @@ from ..files import (
     resolved,
     write_bytes,
 )
-from ..schema import flag, later, listed, mapping, one_of, record, refuse, text
+from ..schema import LARGEST_WHOLE, flag, later, listed, mapping, one_of, record, refuse, text
 from .ending import delay_signals
 from .fit_options import Task
 from .written_dates import WAYS
@@ -213,11 +213,20 @@ def read_runs(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 def read_json(path: Path) -> Any:
     """Return the contents of a JSON file of a run."""
     try:
-        return json.loads(path.read_text(encoding="utf-8"))
+        values = json.loads(path.read_text(encoding="utf-8"), parse_int=_parse_whole)
+        json.dumps(values, ensure_ascii=False).encode()  # fails for invalid Unicode
+        return values
     except FileNotFoundError:
         raise FileFormatError(f"RUN: {path} is missing. Run `bayesnorm fit` again.") from None
     except (ValueError, RecursionError) as error:
         raise FileFormatError(f"RUN: {path} is damaged ({error}). Run `bayesnorm fit` again.") from error
+
+
+def _parse_whole(digits: str) -> int:
+    """Return a whole number of a JSON file, or raise an error if no float can hold it."""
+    if len(digits) > len(str(LARGEST_WHOLE)) + 1:
+        raise ValueError(f"{digits[:20]}... is too large")
+    return int(digits)
 
 
 def _remove_or_restore(final: Path, parts: Iterable[Path]) -> None:

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+import contextlib
 import io
 import unicodedata
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -85,6 +86,20 @@ def decode(content: bytes, path: Path, convert: Callable[[Any], Any], argument: 
         raise InputError(f"{argument}: {path} cannot be read as an image ({why}). Remove or replace it.") from error
 
 
+@contextlib.contextmanager
+def within_memory(path: Path) -> Iterator[None]:
+    """Raise an error that names the image if the block needs more memory than there is."""
+    try:
+        yield
+    except (MemoryError, RuntimeError) as error:
+        if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "allocate" not in str(error):
+            raise
+        raise InputError(
+            f"images: {path} is too large for the memory. Use tiles, a smaller `size` in the settings, or a smaller "
+            "image."
+        ) from error
+
+
 def read_image(path: Path, channels: int = 3, content: bytes | None = None) -> NDArray[np.uint8]:
     """Return an image as (height, width, channels) bytes, rotated as its EXIF data say; `content` saves reading it."""
 
@@ -127,8 +142,9 @@ class ImageFiles(Dataset[Tensor]):
         return len(self.paths)
 
     def __getitem__(self, row: int) -> Tensor:
-        x = network_input(read_image(self.paths[row], len(self.settings.mean)), self.settings)
-        return filled_up(x[None], self.settings.multiple)[0]
+        with within_memory(self.paths[row]):
+            x = network_input(read_image(self.paths[row], len(self.settings.mean)), self.settings)
+            return filled_up(x[None], self.settings.multiple)[0]
 
 
 def read_labels(path: Path, content: bytes | None = None) -> NDArray[np.int64]:

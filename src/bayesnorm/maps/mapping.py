@@ -13,7 +13,6 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import torch
 from numpy.typing import NDArray
 from torch import Tensor
 
@@ -22,7 +21,18 @@ from ..errors import InputError
 from ..files import write_bytes
 from ..posterior import Posterior
 from ..predictive import ClassificationPredictive
-from .images import filled_up, label_png, network_input, pillow, png, read_file, read_image, read_labels, resized
+from .images import (
+    filled_up,
+    label_png,
+    network_input,
+    pillow,
+    png,
+    read_file,
+    read_image,
+    read_labels,
+    resized,
+    within_memory,
+)
 from .settings import MapSettings
 from .stored import LEVELS, ImageMaps, digest_of_posterior, store_maps, stored_maps
 
@@ -73,15 +83,8 @@ def map_images(
         numbers = out / "numbers" / f"{name}.json"
         maps = stored_maps(path, labels, entropy, key, numbers)
         if maps is None:
-            try:
+            with within_memory(path):
                 maps, labels_png, entropy_png = _mapped(posterior, image, labels, entropy, settings, **how)
-            except (MemoryError, torch.OutOfMemoryError, RuntimeError) as error:
-                if not isinstance(error, MemoryError | torch.OutOfMemoryError) and "allocate" not in str(error):
-                    raise
-                raise InputError(
-                    f"images: {path} is too large for the memory. Use tiles, a smaller `size` in the settings, or a "
-                    "smaller image."
-                ) from error
             store_maps(maps, key, labels_png, entropy_png, numbers)
         found.append(maps)
         if progress is not None:

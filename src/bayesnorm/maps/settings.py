@@ -55,7 +55,7 @@ class MapSettings:
     def from_json(cls, content: Any, where: str = "settings") -> MapSettings:
         """Return settings from JSON values; missing entries get their defaults."""
         try:
-            plain = parse_json(json.dumps(content))
+            plain = parse_json(json.dumps(content, ensure_ascii=False).encode())
         except (TypeError, ValueError, RecursionError) as error:
             raise FileFormatError(f"{where}: it must consist of JSON values ({error}).") from error
         _SETTINGS(plain, where)

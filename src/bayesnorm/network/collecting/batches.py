@@ -24,7 +24,7 @@ from torch.utils.data import (
 )
 
 from ...arguments import require_whole
-from ...errors import InputError
+from ...errors import BayesNormError, InputError
 from ..calling import as_tensor
 from ..restoring import isolated_randomness
 
@@ -232,6 +232,8 @@ class _IndexedRows:
         for _ in rows:
             try:
                 batch = next(batches)
+            except BayesNormError:
+                raise
             except Exception as error:
                 raise InputError(
                     f"train_data: {type(self.dataset).__name__} gave no batch ({type(error).__name__}: {error}). Its "
