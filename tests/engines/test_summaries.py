@@ -79,7 +79,7 @@ def test_likelihoods_that_listen_hear_all_samples_within_tasks_and_engines(fitte
 
 
 def test_a_compiled_posterior_runs_as_many_samples_at_once_as_fit(fitted, module_task, monkeypatch):
-    from bayesnorm.network.running import compiled, executable
+    from bayesnorm.network.running import compiled
 
     sizes = []
 
@@ -94,7 +94,7 @@ def test_a_compiled_posterior_runs_as_many_samples_at_once_as_fit(fitted, module
     assert set(sizes) == {7}
     row = 6 * 5 * 4 * 5 * 4  # bytes of the largest activation: rows, channels, pixels
     monkeypatch.setattr(compiled, "GRAPH_BYTES", 3 * row)
-    monkeypatch.setattr(executable, "default_block_bytes", lambda device, needed: 1)
+    monkeypatch.setattr(compiled, "default_block_bytes", lambda device, needed: 1)
     sizes.clear()
     for keep in ("samples", "summary"):
         found = posterior.predict(x, bn.MonteCarlo(7), keep=keep)

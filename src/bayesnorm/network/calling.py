@@ -215,13 +215,22 @@ def may_gain_from_channels_last(network: nn.Module, x: Tensor) -> bool:
 
 def agrees(run: Callable[[], Tensor], expected: Tensor) -> bool:
     """Return whether `run` gives `expected` up to rounding, without an error or a warning."""
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error")
-            outputs = run()
-    except Exception:
-        return False
+    with errors_and_warnings_ignored():
+        return agree(run(), expected)
+    return False
+
+
+def agree(outputs: Tensor, expected: Tensor) -> bool:
+    """Return whether outputs are equal up to rounding."""
     return bool(largest_difference(outputs, expected) <= 1e-3 * expected.abs().max())
+
+
+@contextlib.contextmanager
+def errors_and_warnings_ignored() -> Iterator[None]:
+    """End the block at its first error or warning, without any."""
+    with contextlib.suppress(Exception), warnings.catch_warnings():
+        warnings.simplefilter("error")
+        yield
 
 
 def largest_difference(outputs: Tensor, expected: Tensor) -> float:

@@ -98,15 +98,17 @@ class _SavedTensors:
 
     def restore(self, everything: bool = False) -> None:
         """Restore the tensors that were written to, or all of them."""
-        changed = [
-            (tensor, value) for tensor, version, value in self._versioned if everything or tensor._version != version
-        ]
-        changed += [(tensor, value) for tensor, value in self._silent if everything or not torch.equal(tensor, value)]
-        if changed:
-            self.written.update(id(tensor) for tensor, _ in changed)
-            with torch.no_grad():
-                for tensor, value in changed:
-                    tensor.copy_(value)
+        for tensor, version, value in self._versioned:
+            if everything or tensor._version != version:
+                self._put_back(tensor, value)
+        for tensor, value in self._silent:
+            if everything or not torch.equal(tensor, value):
+                self._put_back(tensor, value)
+
+    @torch.no_grad()
+    def _put_back(self, tensor: Tensor, value: Tensor) -> None:
+        self.written.add(id(tensor))
+        tensor.copy_(value)
 
 
 @contextlib.contextmanager

@@ -109,7 +109,7 @@ class AffineBatchNorm:
         assert running_mean is not None
         assert running_var is not None
         mean, var = running_mean if mean is None else mean, running_var if var is None else var
-        scale = torch.rsqrt(var.to(torch.promote_types(var.dtype, torch.float32)) + module.eps)
+        scale = torch.rsqrt((var.float() if var.dtype.itemsize < 4 else var) + module.eps)
         if name in self.special:
             scale = scale * torch.sqrt(running_var + module.eps)
             shift = running_mean - mean * scale
@@ -117,7 +117,8 @@ class AffineBatchNorm:
         weight, bias = module.weight if weight is None else weight, module.bias if bias is None else bias
         scale = scale if weight is None else scale * weight
         shift = -mean * scale if bias is None else bias - mean * scale
-        return scale.expand_as(shift), shift  # with sampled means alone, scales have no axis of states yet
+        # With sampled means alone, scales have no axis of states yet.
+        return scale if scale.shape == shift.shape else scale.expand_as(shift), shift
 
     def far(self, states: State) -> State:
         """Return the first of several states with its statistics moved far away.
@@ -142,12 +143,14 @@ class AffineBatchNorm:
                 return original(*args, **kwargs)
             h = args[0] if args else kwargs.pop("input")
             scale, shift = layer_map
-            shape = (-1, scale.shape[-1], *[1] * (h.dim() - 2))
-            scale, shift = scale.view(shape), shift.view(shape)
+            if h.dim() > 2:
+                shape = (-1, scale.shape[-1], *[1] * (h.dim() - 2))
+                scale, shift = scale.view(shape), shift.view(shape)
             may_write = self._needed is not None and name in self._fresh and not h.requires_grad and not self._needed(h)
             if may_write and h.dtype == scale.dtype == shift.dtype:
                 return torch.addcmul(shift, h, scale, out=h)
-            mapped = torch.addcmul(shift, h, scale).to(h.dtype)
+            mapped = torch.addcmul(shift, h, scale)
+            mapped = mapped if mapped.dtype == h.dtype else mapped.to(h.dtype)
             return mapped if name in self.plain else original(mapped, *args[1:], **kwargs)
 
         return forward

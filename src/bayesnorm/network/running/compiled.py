@@ -30,7 +30,7 @@ from ..copying import private_copy
 from ..layers import find_batchnorm
 from .affine import State
 from .executable import Executable, Outputs, Take
-from .plan import kind_of
+from .plan import default_block_bytes, kind_of
 
 # How many compiled graphs are kept, one per shape.
 GRAPHS = 8
@@ -98,7 +98,8 @@ class CompiledExecutable(Executable):
         samples = self._prepared(states)
         if samples is not None and vectorize and chunk is None and block_bytes is None:
             count, kind = len(samples.scale), kind_of(states, x)
-            budget = max(self._default_block_bytes(kind, states, x, count), GRAPH_BYTES)
+            needed = count * len(x) * self._planner.sizes(kind, states, x).bytes_per_row
+            budget = max(default_block_bytes(x.device, needed), GRAPH_BYTES)
             most = self._samples_at_once(kind, states, x, budget, len(x))
             size = -(-count // -(-count // most))  # the smallest size with this number of graphs
             graph = self._graph(samples.some(0, size), x)

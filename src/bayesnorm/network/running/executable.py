@@ -197,7 +197,8 @@ class Executable:
                 self._run(self._network.fitting(states), x, take, vectorize, chunk, block_bytes)
                 return
             kind = kind_of({}, x)
-            for rows in self._row_blocks(kind, {}, x, block_bytes or self._default_block_bytes(kind, {}, x, 1)):
+            needed = len(x) * self._planner.sizes(kind, {}, x).bytes_per_row
+            for rows in self._row_blocks(kind, {}, x, block_bytes or default_block_bytes(x.device, needed)):
                 take(rows, slice(0, 1), call_network(self._network.reference, x[rows], "x").detach()[None])
 
     def derivable(self, state: State, x: Tensor) -> Tensor:
@@ -224,9 +225,14 @@ class Executable:
 
     @contextlib.contextmanager
     def _isolated(self, x: Tensor, **options: Any) -> Iterator[None]:
-        """Work on inputs without side effects, see `PrivateNetwork.isolated`."""
+        """Work on inputs without side effects; refuse weights that change meanwhile. See `TensorKeeper`."""
+        network = self._network
+
+        def run_again() -> None:
+            network.reference(x[:1])
+
         try:
-            with self._network.isolated(x, **options):
+            with network.keeper.restore_state(x.device, again=run_again, **options) as network.restart:
                 yield
         except WeightsChangedError:
             self._build()  # results of checks made meanwhile may be wrong
@@ -236,8 +242,9 @@ class Executable:
         self, states: State, x: Tensor, take: Take, vectorize: bool, chunk: int | None, block_bytes: int | None
     ) -> None:
         """Do what `each` does, with states and inputs in the network's dtypes."""
-        kind = kind_of(states, x)
-        budget = block_bytes or self._default_block_bytes(kind, states, x, len(next(iter(states.values()))))
+        kind, count = kind_of(states, x), len(next(iter(states.values())))
+        needed = count * len(x) * self._planner.sizes(kind, states, x).bytes_per_row
+        budget = block_bytes or default_block_bytes(x.device, needed)
         blocks = self._row_blocks(kind, states, x, budget)
         if chunk is None:
             chunk = self._samples_at_once(kind, states, x, budget, blocks[0].stop)
@@ -266,7 +273,7 @@ class Executable:
         """
         network, sampled = self._network, layers_of(states)
         dtype = self._planner.sizes(kind, states, x).output_dtype
-        start, count = 0, len(next(iter(states.values())))
+        start, count, clone = 0, len(next(iter(states.values()))), False
         recorded: Way | None = None  # the way for which the part before the first sampled module was recorded
         try:
             while start < count:
@@ -275,17 +282,17 @@ class Executable:
                     ahead = channels_last(x) if way.prefix_last else x
                     tail = ahead if way.tail_last else x
                     contiguous = way.prefix_last and not way.tail_last
-                    with forward_errors_explained(x, "x"):
-                        network.prefix.record(partial(network.reference, ahead), sampled, contiguous)
+                    with forward_errors_explained(x, "x"), network.prefix.recording(sampled, contiguous, clone):
+                        network.reference(ahead)
+                    if network.prefix.overwritten():
+                        recorded, clone = None, True
+                        continue
+                several = way.call == "vectorised"
+                stop = min(start + chunk, count) if several else start + 1
                 try:
-                    if way.call == "vectorised":
-                        stop = min(start + chunk, count)
-                        part = {name: value[start:stop] for name, value in states.items()}
-                        outputs = network.prefix.replay(partial(network.vectorised, tail, part), sampled)
-                    else:
-                        stop, one = start + 1, {name: value[start] for name, value in states.items()}
-                        call = network.in_place if way.call == "in_place" else network.reference
-                        outputs = network.prefix.replay(partial(call, tail, one), sampled)[None]
+                    part = {name: value[start:stop] if several else value[start] for name, value in states.items()}
+                    with network.prefix.replaying():
+                        outputs = getattr(network, way.call)(tail, part)
                 except torch.OutOfMemoryError:
                     # Another process took memory that was free when blocks were planned.
                     if stop - start == 1:
@@ -300,15 +307,14 @@ class Executable:
                     network.prefix.forget()
                     way = self._planner.give_up(kind, states, x, way.call)
                 else:
-                    take(slice(start, stop), outputs.detach().to(dtype))
+                    if network.prefix.overwritten():
+                        recorded, clone = None, True
+                        continue
+                    take(slice(start, stop), (outputs if several else outputs[None]).detach().to(dtype))
                     start = stop
         finally:
             network.prefix.forget()
         return way
-
-    def _default_block_bytes(self, kind: Kind, states: State, x: Tensor, samples: int) -> int:
-        """Return the limit for the largest activation of a forward pass, in bytes."""
-        return default_block_bytes(x.device, samples * len(x) * self._planner.sizes(kind, states, x).bytes_per_row)
 
     def _row_blocks(self, kind: Kind, states: State, x: Tensor, budget: int) -> list[slice]:
         """Return the blocks of examples to run: as many as fit into memory, or all if they depend on each other."""

@@ -8,7 +8,6 @@ tried.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from functools import partial
 from typing import Any, Literal
 
 import torch
@@ -17,8 +16,9 @@ from torch import Tensor
 from ...errors import NetworkError
 from ..calling import (
     LARGE_ROW,
-    agrees,
+    agree,
     channels_last,
+    errors_and_warnings_ignored,
     forward_errors_explained,
     largest_difference,
     may_gain_from_channels_last,
@@ -108,15 +108,35 @@ class Planner:
         """Return how to run inputs like `x`, as requested if possible."""
         trial, self._trial = self._trial, None
         way = self._ways.get((kind, wanted))
-        if way is None:
-            images = may_gain_from_channels_last(self._network.module, x)
-            if wanted != "vectorised" and not images:
-                return Way("reference")  # the plain loop over samples needs no test
-            if trial is None or trial.kind != kind:
-                trial = self._try(kind, states, x)
-            way = self._find_way(trial, wanted, images)
-            if bool(torch.isfinite(trial.outputs).all()):  # extreme examples or states say nothing about others
-                self._ways[kind, wanted] = way
+        if way is not None:
+            return way
+        network, images = self._network, may_gain_from_channels_last(self._network.module, x)
+        if wanted != "vectorised" and not images:
+            return Way("reference")  # the plain loop over samples needs no test
+        if trial is None or trial.kind != kind:
+            trial = self._try(kind, states, x)
+        # The first way, fastest first, that gives the same outputs as the test.
+        expected, one, several = trial.outputs, trial.state, wanted == "vectorised"
+        twice = {name: value.expand(2, *value.shape) for name, value in one.items()}
+        run, state = getattr(network, wanted), twice if several else one
+        call, failure, prefix_last, tail_last = wanted, None, False, False
+        if images and wanted != "reference":
+            with errors_and_warnings_ignored():
+                outputs = run(channels_last(trial.x), state)
+                prefix_last = tail_last = agree(outputs[0] if several else outputs, expected)
+        if wanted != "reference" and not tail_last:
+            try:
+                outputs = run(trial.x, state)
+                _require_same(outputs[0] if several else outputs, expected)
+            except Exception as error:
+                call, failure = "reference", error if several else None
+        if images and not tail_last:
+            with errors_and_warnings_ignored():
+                prefix_last = agree(network.reference(channels_last(trial.x), one), expected)
+            tail_last = prefix_last and call == "reference"
+        way = Way(call, prefix_last, tail_last, failure)
+        if bool(torch.isfinite(expected).all()):  # extreme examples or states say nothing about others
+            self._ways[kind, wanted] = way
         return way
 
     def give_up(self, kind: Kind, states: State, x: Tensor, call: Call) -> Way:
@@ -128,36 +148,14 @@ class Planner:
         """Run two examples, or a large one, by plain overrides, and record the sizes."""
         network = self._network
         few, state = x[: 1 if x[0].numel() > LARGE_ROW else 2], network.batchnorm.far(states)
-        with forward_errors_explained(few, "x", tuple(x.shape)):
-            outputs = network.prefix.measure(partial(network.reference, few, state), layers_of(states))
+        with forward_errors_explained(few, "x", tuple(x.shape)), network.prefix.measuring(layers_of(states)):
+            outputs = network.reference(few, state)
         self._sizes[kind] = Sizes(
             bytes_per_row=max(1, network.prefix.largest_output * outputs.element_size() // len(few)),
             output_shape=tuple(outputs.shape[1:]),
             output_dtype=outputs.dtype,
         )
         return _Trial(kind, few, state, outputs)
-
-    def _find_way(self, trial: _Trial, wanted: Call, images: bool) -> Way:
-        """Return the first way, fastest first, that gives the same outputs as the test."""
-        network = self._network
-        last = channels_last(trial.x) if images else trial.x
-
-        def run(rows: Tensor) -> Tensor:
-            if wanted == "in_place":
-                return network.in_place(rows, trial.state)
-            twice = {name: value.expand(2, *value.shape) for name, value in trial.state.items()}
-            return network.vectorised(rows, twice)[0]
-
-        call, failure = wanted, None
-        if wanted != "reference":
-            if images and agrees(lambda: run(last), trial.outputs):
-                return Way(wanted, prefix_last=True, tail_last=True)
-            try:
-                _require_same(run(trial.x), trial.outputs)
-            except Exception as error:
-                call, failure = "reference", error if wanted == "vectorised" else None
-        prefix_last = images and agrees(lambda: network.reference(last, trial.state), trial.outputs)
-        return Way(call, prefix_last, tail_last=prefix_last and call == "reference", failure=failure)
 
 
 def kind_of(states: State, x: Tensor) -> Kind:

@@ -8,9 +8,10 @@ works on module calls, not on a traced graph, so a forward may contain any Pytho
 
 from __future__ import annotations
 
+import contextlib
 import operator
 from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -83,59 +84,45 @@ class PrefixCache:
         for number, module in enumerate(named.values()):
             module.forward = self._wrapped(number, module, module.forward)
 
-    def record(
-        self, run: Callable[[], Any], sampled: frozenset[str], contiguous: bool = False, clone: bool = False
-    ) -> None:
-        """Run one forward pass up to the first module in `sampled` and store what was computed.
+    @contextlib.contextmanager
+    def recording(self, sampled: frozenset[str], contiguous: bool = False, clone: bool = False) -> Iterator[None]:
+        """Store what the forward pass in the block computes. It ends at the first module in `sampled`.
 
         Args:
-            run: Runs the forward pass.
             sampled: Names of the modules with sampled state.
             contiguous: Whether to store outputs in the contiguous layout.
-            clone: Whether to store copies, because later operations overwrite outputs.
+            clone: Whether to store copies, because operations overwrite outputs; see `overwritten`.
         """
-        self._sampled = frozenset([self._numbers[name] for name in sampled])
-        self._clone = clone
         self.forget()
         self._stack.clear()
-        self._calls.clear()
-        self._mode = "record"
-        try:
-            run()
-        except _PrefixEnd:
-            self._stack.clear()
-        finally:
-            self._mode = "off"
-        if not clone and self._altered():
-            self.record(run, sampled, contiguous, clone=True)
-        elif contiguous:
+        self._sampled, self._clone = frozenset([self._numbers[name] for name in sampled]), clone
+        with contextlib.suppress(_PrefixEnd), self._in_mode("record"):
+            yield
+        self._stack.clear()
+        if contiguous and not self.overwritten():
             for key, recorded in self._memo.items():
                 if recorded is not _PASS_THROUGH:
                     output = _map_tensors(Tensor.contiguous, recorded.output)
                     self._memo[key] = _Recorded(output, _tensors(output))
 
-    def replay(self, run: Callable[[], Any], sampled: frozenset[str]) -> Any:
-        """Run a forward pass that skips what was recorded."""
-        self._calls.clear()
-        self._mode = "replay"
-        try:
-            result = run()
-        finally:
-            self._mode = "off"
-        if not self._clone and self._altered():
-            self.record(run, sampled, clone=True)
-            return self.replay(run, sampled)
-        return result
+    def replaying(self) -> contextlib.AbstractContextManager[None]:
+        """Skip what was recorded in the forward pass in the block; do not use its result if that is `overwritten`."""
+        return self._in_mode("replay")
 
-    def measure(self, run: Callable[[], Any], sampled: frozenset[str]) -> Any:
-        """Run a whole forward pass and set `largest_output`: the most elements of an output from the first sampled
-        module on.
-        """
+    @contextlib.contextmanager
+    def measuring(self, sampled: frozenset[str]) -> Iterator[None]:
+        """Set `largest_output` to the most elements of an output from the first sampled module on."""
         self._sampled = frozenset([self._numbers[name] for name in sampled])
         self._reached, self.largest_output = False, 0
-        self._mode = "measure"
+        with self._in_mode("measure"):
+            yield
+
+    @contextlib.contextmanager
+    def _in_mode(self, mode: str) -> Iterator[None]:
+        self._calls.clear()
+        self._mode = mode
         try:
-            return run()
+            yield
         finally:
             self._mode = "off"
 
@@ -148,8 +135,10 @@ class PrefixCache:
         self._memo.clear()
         self._keys.clear()
 
-    def _altered(self) -> bool:
-        """Return whether a stored output was overwritten since."""
+    def overwritten(self) -> bool:
+        """Return whether a stored output was overwritten since, so that copies must be recorded."""
+        if self._clone:
+            return False
         return any(list(map(_VERSION, recorded.tensors)) != recorded.versions for recorded in self._memo.values())
 
     def _wrapped(self, number: int, module: nn.Module, forward: Callable[..., Any]) -> Callable[..., Any]:

@@ -7,8 +7,7 @@ norm as affine maps, which have derivatives. `in_place` is `mapped` without deri
 
 from __future__ import annotations
 
-import contextlib
-from collections.abc import Callable, Collection, Iterator
+from collections.abc import Callable
 from functools import partial
 
 import torch
@@ -26,7 +25,7 @@ from .prefix import PrefixCache
 class PrivateNetwork:
     """A private copy of a user's network, with one method for each way to call it.
 
-    All calls must be inside `isolated`, so that nothing outside of the copy changes.
+    All calls must be inside `keeper.restore_state`, which gives `restart`, so that nothing outside of the copy changes.
 
     Args:
         module: The copy, which shares its tensors with the user's network. Its forwards are replaced.
@@ -41,21 +40,11 @@ class PrivateNetwork:
         self.output_shape: tuple[int, ...] | None = None  # of one example's output, after the first forward pass
         # Shapes and dtypes of what states may override.
         self.overridable = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(module).items()}
-        self._restart: Callable[[], None]  # resets generators and written tensors for the next forward pass
-
-    @contextlib.contextmanager
-    def isolated(self, x: Tensor, *, plain: bool = True, overridden: Collection[str] = ()) -> Iterator[None]:
-        """Work on inputs without side effects; refuse weights that change meanwhile. See `TensorKeeper`."""
-
-        def run_again() -> None:
-            self.reference(x[:1])
-
-        with self.keeper.restore_state(x.device, plain, overridden, run_again) as self._restart:
-            yield
+        self.restart: Callable[[], None]  # resets generators and written tensors for the next forward pass
 
     def reference(self, x: Tensor, state: State | None = None) -> Tensor:
         """Return outputs under one state by plain overrides; None for the network without overrides."""
-        self._restart()
+        self.restart()
         x = x.clone()  # a network may write into its input
         result = functional_call(self.module, self.in_own_dtypes(state), (x,)) if state else self.module(x)
         outputs = select_output(result, self.output, len(x))
@@ -67,20 +56,20 @@ class PrivateNetwork:
 
         Statistics may be (batch, channels) if they differ between examples.
         """
-        self._restart()
+        self.restart()
         layers, overridden, tensors = _flat(*self.batchnorm.maps(state, special=True))
         return self._under_maps(x, layers, overridden, *tensors)
 
     def in_place(self, x: Tensor, state: State) -> Tensor:
         """Return outputs under one state with batch norm as affine maps that overwrite inputs no longer needed."""
-        self._restart()
+        self.restart()
         layers, overridden, tensors = _flat(*self.batchnorm.maps(state))
         with self.batchnorm.in_place(self.prefix.keeps):
             return self._under_maps(x, layers, overridden, *tensors)
 
     def vectorised(self, x: Tensor, states: State) -> Tensor:
         """Return outputs under many states, (n, batch, *out)."""
-        self._restart()
+        self.restart()
         layers, overridden, tensors = _flat(*self.batchnorm.maps(states))
         with quiet_vmap():
             run = torch.vmap(partial(self._under_maps, x, layers, overridden), randomness="same")
