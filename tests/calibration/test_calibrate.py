@@ -40,8 +40,9 @@ def calibrated_noise(posterior, x, y, **options):
 
 
 @pytest.mark.filterwarnings("ignore:Temperature scaling alone:bayesnorm.BayesNormWarning")
-@pytest.mark.parametrize("seed", [0, 3])  # too much noise and uncertainty to start with, and too little
-@pytest.mark.parametrize("name", ["regression", "multi_output", "classification", "per_pixel"])
+@pytest.mark.parametrize(  # too much noise and uncertainty to start with (seed 0), and too little (seed 3)
+    ("name", "seed"), [("regression", 0), ("multi_output", 3), ("classification", 3), ("per_pixel", 0)]
+)
 def test_never_worse_on_the_same_data(make_task, name, seed):
     task = make_task(name)
     likelihood = bn.Gaussian(10.0 ** (seed - 1)) if task.regression else bn.Categorical(2.0 ** (seed - 1))
@@ -109,8 +110,7 @@ def test_missing_targets_do_not_count_where_every_output_has_a_precision():
     assert mean_score(start, x, y, "pll") < 0
 
 
-@pytest.mark.parametrize("score", ["crps", "pll"])
-@pytest.mark.parametrize("axis", [1, -1])
+@pytest.mark.parametrize(("score", "axis"), [("crps", 1), ("pll", -1)])
 def test_channels_of_maps_keep_precisions_of_their_own(score, axis):
     """One number stays one for all channels; several are calibrated each by its own channel."""
     model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Tanh(), nn.Conv2d(4, 2, 1)).double().eval()

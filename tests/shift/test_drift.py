@@ -13,7 +13,7 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.errors import InputError
 from bayesnorm.posterior.batch_variation import MOST_PAIRED
-from bayesnorm.shift import Drift
+from bayesnorm.shift import Drift, holm
 
 from .conftest import BATCH_SIZE, INPUTS, ROWS, fitted, fresh, network
 
@@ -22,7 +22,7 @@ MANY = MOST_PAIRED + 8
 METHODS = [(bn.MCBN, {}), (bn.StochasticBN, {}), (bn.GaussianBN, {}), (bn.GaussianBN, {"rank": 8})]
 
 
-@pytest.mark.parametrize(("size", "states"), [*((size, 128) for size in (1, 4, 16, 40, 96)), (96, MANY)])
+@pytest.mark.parametrize(("size", "states"), [(1, 128), (40, 128), (96, MANY)])
 def test_rows_like_those_of_training_ring_as_often_as_the_level_says(size, states):
     posterior, batches = fitted(states=states), 240
     assert posterior.training_batches.counts[-1] == states
@@ -213,3 +213,9 @@ def test_what_cannot_be_compared_is_refused():
 
 def test_a_drift_without_a_layer_beyond_chance_starts_nowhere():
     assert Drift(0.01, 4, 1.3, ()).first_layer is None
+
+
+def test_holm_by_hand_and_in_the_given_order():
+    np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
+    np.testing.assert_allclose(holm([0.9, 0.6]), [1, 1])
+    assert holm([]).shape == (0,)

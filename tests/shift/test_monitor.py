@@ -30,9 +30,9 @@ def alarms(p_values: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> list[int | 
 @pytest.mark.parametrize("power", [1.0, pytest.param(1.1, marks=takes_long)])
 def test_streams_without_drift_hardly_ever_ring(power, monkeypatch):
     # Also where p-values are too small throughout: ranks among those of the stream make up for it.
-    p_values = np.random.default_rng(0).random((200, 300)) ** power
+    p_values = np.random.default_rng(0).random((100, 200)) ** power
     rung = sum(alarm is not None for alarm in alarms(p_values, monkeypatch))
-    assert rung <= stats.binom.ppf(0.999, 200, 0.05)
+    assert rung <= stats.binom.ppf(0.999, 100, 0.05)
 
 
 def test_a_drift_rings_soon_after_it_begins_also_late_in_a_stream(monkeypatch):

@@ -109,10 +109,10 @@ def trained(prior):
     x = rows(256, 3)
     y = torch.sin(2 * x[:, :1]) + x[:, 1:2]
     model = network()
-    optimiser = torch.optim.Adam(model.parameters(), lr=0.01)
+    optimiser = torch.optim.Adam(model.parameters(), lr=0.02)
     generator = torch.Generator().manual_seed(0)
     with BatchNormKL(model, prior or PRIOR, batch_size=64) as omega:
-        for _ in range(400):
+        for _ in range(150):
             batch = torch.randperm(256, generator=generator)[:64]
             loss = (model(x[batch]) - y[batch]).square().mean()
             optimiser.zero_grad()

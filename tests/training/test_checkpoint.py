@@ -77,7 +77,7 @@ def test_resumed_is_uninterrupted(name, device, tmp_path):
     options, path = SETTINGS[name], tmp_path / "run.safetensors"
     whole = network().to(device)
     expected = call(whole, **options)
-    for stop_after in (1, 2, 3):  # interrupted in the epoch after it, three times over
+    for stop_after in (1, 3):  # interrupted in the epoch after it, twice
         with pytest.raises(Stop):
             call(network().to(device), path, stop_after, **options)
     other = network().to(device)
