@@ -193,7 +193,8 @@ def test_same_seed_same_choice_and_no_global_numbers():
     posterior, x = regressor(), noise(50, 3, seed=1)
     y = posterior.executable.point(x) + 0.3 * noise(50, 1, seed=2)
     before = torch.get_rng_state()
-    first, again, other = (bn.calibrate(posterior, x, y, samples=8, seed=seed) for seed in (0, 0, 5))
+    sizes = [8, 32]
+    first, again, other = (bn.calibrate(posterior, x, y, batch_size=sizes, samples=8, seed=seed) for seed in (0, 0, 5))
     assert torch.equal(torch.get_rng_state(), before)
     assert (first.batch_size, first.likelihood) == (again.batch_size, again.likelihood)
     assert other.likelihood != first.likelihood
@@ -202,18 +203,17 @@ def test_same_seed_same_choice_and_no_global_numbers():
 def test_targets_may_lack_the_last_axis():
     posterior, x = regressor(), noise(50, 3, seed=1)
     y = posterior.executable.point(x) + 0.3 * noise(50, 1, seed=2)
-    flat, column = (bn.calibrate(posterior, x, target, samples=8) for target in (y[:, 0], y))
+    options = {"samples": 8, "batch_size": False}
+    flat, column = (bn.calibrate(posterior, x, target, **options) for target in (y[:, 0], y))
     assert flat.likelihood == column.likelihood
 
 
-def test_a_score_that_does_not_fit_regression():
-    for score, works in (("nll", '"crps" or "pll"'), ("rmse", '"crps" or "pll"')):
-        x = noise(10, 3, seed=1)
-        with pytest.raises(bn.BayesNormError, match=f"score must be {works} for a RegressionPredictive, got '{score}'"):
+def test_a_score_that_does_not_fit(classification):
+    x = noise(10, 3, seed=1)
+    for score in ("nll", "rmse"):
+        message = f'score must be "crps" or "pll" for a RegressionPredictive, got \'{score}\''
+        with pytest.raises(bn.BayesNormError, match=message):
             bn.calibrate(regressor(), x, x[:, :1], score=score)
-
-
-def test_a_score_that_does_not_fit_classes(classification):
     posterior = bn.MCBN(batch_size=8, states=4).fit(classification.model, classification.x, bn.Categorical())
     with pytest.raises(bn.BayesNormError, match="score must be \"nll\" for a ClassificationPredictive, got 'crps'"):
         bn.calibrate(posterior, classification.new_x, classification.new_y, score="crps")
@@ -273,17 +273,13 @@ def test_bad_validation_data():
             bn.calibrate(regressor(), **given)
 
 
-def test_a_network_is_no_posterior():
+def test_another_kind_of_posterior_is_refused():
     posterior, x, y = fold(regressor(), 0)
     for given in (posterior.model, None):
         with pytest.raises(
             bn.BayesNormError, match=rf"posterior must be .*deterministic\(model.* got {type(given).__name__}"
         ):
             bn.calibrate(given, x, y)
-
-
-def test_folds_of_another_kind():
-    posterior, x, y = fold(regressor(), 0)
     point = bn.deterministic(posterior.model, bn.Gaussian())
     with pytest.raises(bn.BayesNormError, match="another kind of posterior"):
         bn.calibrate(posterior, folds=[(point, x, y)])

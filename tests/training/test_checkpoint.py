@@ -194,7 +194,7 @@ def run(checkpoint=path):
     model = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.Dropout(0.3), nn.Linear(6, 1))
     generator = torch.Generator().manual_seed(0)
     x = torch.randn(43, 3, generator=generator)
-    history = train(model, x, x[:, :1], loss=mse_loss, epochs=40, batch_size=8, checkpoint_every=0,
+    history = train(model, x, x[:, :1], loss=mse_loss, epochs=100, batch_size=8, checkpoint_every=0,
                     validation=(x, x[:, :1]), checkpoint=checkpoint)
     return model, history
 
