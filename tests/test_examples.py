@@ -7,10 +7,10 @@ network with its rows, and a classifier with its images. A block that needs more
 
 from __future__ import annotations
 
-import os
+import copy
+import functools
 import re
 import runpy
-import subprocess
 import sys
 import warnings
 from dataclasses import dataclass
@@ -59,8 +59,9 @@ def blocks():
             yield page, number, match["needs"], match["code"]
 
 
+@functools.cache
 def stand_ins() -> dict[str, object]:
-    """What the pages take for granted: `model` with rows, and `classifier` with images."""
+    """What the pages take for granted: `model` with rows, and `classifier` with images, both small to be fast."""
     torch.manual_seed(0)
     x = torch.randn(400, 3)
     y = torch.sin(2 * x[:, :1]) + 0.2 * torch.randn(400, 1)
@@ -75,16 +76,15 @@ def stand_ins() -> dict[str, object]:
         optimiser.zero_grad()
         nn.functional.mse_loss(model(x[rows]), y[rows]).backward()
         optimiser.step()
-    pixels, labels = torch.randn(200, 3, 16, 16), torch.randint(5, (200,))
+    pixels, labels = torch.randn(200, 3, 8, 8), torch.randint(5, (200,))
     classifier = nn.Sequential(
-        nn.Conv2d(3, 32, 3), nn.BatchNorm2d(32), nn.ReLU(), nn.Conv2d(32, 32, 3), nn.BatchNorm2d(32), nn.ReLU(),
-        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(32, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 5),
+        nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.BatchNorm2d(16), nn.ReLU(),
+        nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 5),
     )  # fmt: skip
     with torch.no_grad():
         for _ in range(20):
             classifier(pixels[torch.randperm(100)[:64]])
     return {
-        "torch": torch,
         "model": model.eval(),
         "x_train": x[:300],
         "y_train": y[:300],
@@ -110,7 +110,7 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     # Nor does a table have to be learned well.
     brief = {"max_epochs": 4, "fast": True}
     monkeypatch.setattr(estimator, "plan_for", lambda *rows, **given: plan_for(*rows, **{**given, **brief}))
-    names, left_out = stand_ins(), []
+    names, left_out = {"torch": torch, **copy.deepcopy(stand_ins())}, []
     found = [(number, need, code) for where, number, need, code in blocks() if where == page]
     assert found, "a page has Python"
     for number, need, code in found:
@@ -190,11 +190,8 @@ def run(monkeypatch, capsys):
     return run_here
 
 
-def test_your_network():
-    """In a process of its own, as users run it."""
-    command = [sys.executable, "-W", "error", str(ROOT / "examples" / "your_network.py")]
-    own = {**os.environ, "OMP_NUM_THREADS": "1"}
-    done = subprocess.run(command, env=own, capture_output=True, text=True, timeout=300, check=False)
+def test_your_network(run):
+    done = run("your_network.py")
     assert done.returncode == 0, done.stderr
     rows = [line.split() for line in done.stdout.splitlines()[2:8]]
     uncertainty = {float(row[0]): float(row[3]) for row in rows}
