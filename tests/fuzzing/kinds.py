@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import warnings
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -52,10 +53,11 @@ def rows(count: int = 24) -> tuple[Tensor, Tensor]:
 
 
 def _posteriors() -> dict[str, Callable[[], Any]]:
+    """Return functions that make posteriors by name; each is made once in a process."""
     data, noise = rows(), bn.Gaussian(4.0)
     model = network()
     mcbn = bn.MCBN(batch_size=8, states=4)
-    return {
+    makers = {
         "mcbn": lambda: mcbn.fit(model, data, noise).with_directions(data[0][:4]),
         "gaussian": lambda: bn.GaussianBN(batch_size=8, states=6, rank=2).fit(model, data, bn.Laplace(0.5)),
         "factorised": lambda: bn.GaussianBN(batch_size=8).fit(model, data, bn.StudentT(4.0, (0.5,))),
@@ -72,11 +74,12 @@ def _posteriors() -> dict[str, Callable[[], Any]]:
         "watching": lambda: bn.MCBN(batch_size=4, states=9).fit(model, data, noise),
         "adapted": lambda: bn.adapt(bn.MCBN(batch_size=4, states=9).fit(model, data, noise), data[0] + 1),
     }
+    return {name: functools.cache(make) for name, make in makers.items()}
 
 
 def _use_posterior(path: Path) -> list[Tensor]:
     x = rows()[0]
-    found: list[Tensor] = []
+    numbers: list[Tensor] = []
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", bn.BayesNormWarning)  # of other running statistics
         posterior = bn.load(path, network())
@@ -87,11 +90,11 @@ def _use_posterior(path: Path) -> list[Tensor]:
                 predictives.append(posterior.predict(x, engine=bn.SigmaPoints(rank=2)))
         if isinstance(posterior, BatchNormPosterior) and posterior.training_batches is not None:
             predictives.append(bn.adapt(posterior, x + 2).predict(x))
-            found.append(torch.tensor(bn.drift(posterior, x).p_value))
+            numbers.append(torch.tensor(bn.drift(posterior, x).p_value))
     for predictive in predictives:
         for part in predictive.values() if isinstance(predictive, bn.MultiTaskPredictive) else [predictive]:
-            found += [part.probs] if isinstance(part, bn.ClassificationPredictive) else [part.mean, part.variance]
-    return found
+            numbers += [part.probs] if isinstance(part, bn.ClassificationPredictive) else [part.mean, part.variance]
+    return numbers
 
 
 def table(count: int = 40) -> tuple[pd.DataFrame, np.ndarray]:
@@ -114,12 +117,13 @@ SETTINGS: dict[str, Any] = {
 }
 
 
-def _write_estimator(path: Path, *, classes: bool = False, **own: Any) -> None:
+@functools.cache
+def _estimator(*, classes: bool = False, **options: Any) -> Any:
+    """Return a fitted estimator; each is fitted once in a process."""
     x, y = table()
     if classes:
-        tabular.BayesNormClassifier(**SETTINGS | own).fit(x, np.where(y > 1, "yes", "no")).save(path)
-    else:
-        tabular.BayesNormRegressor(**SETTINGS | own).fit(x, y).save(path)
+        return tabular.BayesNormClassifier(**SETTINGS | options).fit(x, np.where(y > 1, "yes", "no"))
+    return tabular.BayesNormRegressor(**SETTINGS | options).fit(x, y)
 
 
 def _use_estimator(path: Path) -> list[Tensor]:
@@ -128,9 +132,9 @@ def _use_estimator(path: Path) -> list[Tensor]:
     if hasattr(estimator, "classes_"):
         assert len(estimator.predict(x)) == len(x)
         return [torch.tensor(estimator.predict_proba(x)), torch.tensor(uncertainty)]
-    found = [*estimator.predict(x, return_std=True), *estimator.predict_interval(x), uncertainty]
+    numbers = [*estimator.predict(x, return_std=True), *estimator.predict_interval(x), uncertainty]
     estimator.selection_.table()
-    return [torch.tensor(part) for part in found]
+    return [torch.tensor(part) for part in numbers]
 
 
 def _watched() -> Any:
@@ -196,9 +200,10 @@ def _train(path: Path, epochs: int) -> list[Tensor]:
     return [parameter.detach() for parameter in model.parameters()]
 
 
+@functools.cache
 def kinds() -> dict[str, FileKind]:
     """Return all kinds by name."""
-    found = {
+    made = {
         name: FileKind(lambda path, make=make: make().save(path), _use_posterior)
         for name, make in _posteriors().items()
     }
@@ -211,9 +216,9 @@ def kinds() -> dict[str, FileKind]:
         "classes": {"classes": True},
     }
     for name, options in tables.items():
-        found[f"table {name}"] = FileKind(lambda path, own=options: _write_estimator(path, **own), _use_estimator)
-    found["monitor"] = FileKind(_write_monitor, _use_monitor)
-    found["compressed"] = FileKind(_write_compressed, _use_compressed)
-    found["labels"] = FileKind(_write_labels, _use_labels)
-    found["checkpoint"] = FileKind(lambda path: _train(path, 1) and None, lambda path: _train(path, 2))
-    return found
+        made[f"table {name}"] = FileKind(lambda path, options=options: _estimator(**options).save(path), _use_estimator)
+    made["monitor"] = FileKind(_write_monitor, _use_monitor)
+    made["compressed"] = FileKind(_write_compressed, _use_compressed)
+    made["labels"] = FileKind(_write_labels, _use_labels)
+    made["checkpoint"] = FileKind(lambda path: _train(path, 1) and None, lambda path: _train(path, 2))
+    return made
