@@ -115,12 +115,13 @@ def compare(table: int, rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
     others = [name for name in dict.fromkeys(run.method for run in chosen) if name not in (*known, *without)]
     found = []
     for method in (*known, *others):
+        of_method = [run for run in chosen if run.method == method]
         for metric in METRICS[table]:
             if metric.endswith("_own") and not own:
                 continue
             cells = []
             for dataset in UCI_SETS:
-                values = scores(chosen, dataset, method, metric)
+                values = scores(of_method, dataset, method, metric)
                 cells.append(make_cell(dataset, method, metric, values, paper_fact(table, dataset, method, metric)))
             if method in known or any(cell.runs for cell in cells):
                 found += cells
