@@ -95,7 +95,7 @@ class Trial:
     output: str | None
 
     @classmethod
-    def of(cls, name: str) -> Trial:
+    def make(cls, name: str) -> Trial:
         """Make a network of `NETWORKS` and inputs for it."""
         torch.manual_seed(0)
         model = NETWORKS[name]()
@@ -131,7 +131,7 @@ def runs(name: str) -> Callable[[Library], str]:
     """Return a probe that fits and predicts with a network of `NETWORKS`."""
 
     def probe(peer: Library) -> str:
-        trial = Trial.of(name)
+        trial = Trial.make(name)
         trial.check(peer.outputs(peer.fit(trial.model, trial.loader(), trial.output), trial.query))
         return ""
 
@@ -140,7 +140,7 @@ def runs(name: str) -> Callable[[Library], str]:
 
 def custom_collate(peer: Library) -> str:
     """Fit with a loader that has a custom collate function."""
-    trial = Trial.of("BatchNorm2d")
+    trial = Trial.make("BatchNorm2d")
     rows = [{"image": x, "label": y} for x, y in zip(trial.x, trial.y, strict=True)]
 
     def collate(items: list[dict[str, Tensor]]) -> tuple[Tensor, ...]:
@@ -153,7 +153,7 @@ def custom_collate(peer: Library) -> str:
 
 def one_row(peer: Library) -> str:
     """Predict a single input."""
-    trial = Trial.of("BatchNorm2d")
+    trial = Trial.make("BatchNorm2d")
     trial.check(peer.outputs(peer.fit(trial.model, trial.loader(), None), trial.query[:1]), rows=1)
     return ""
 
@@ -171,7 +171,7 @@ def snapshot(model: nn.Module) -> dict[str, Any]:
 
 def unchanged(peer: Library) -> str:
     """Compare a network before and after: tensors bit by bit, flags, hooks and attributes."""
-    trial = Trial.of("BatchNorm2d")
+    trial = Trial.make("BatchNorm2d")
     trial.model.train()[4].eval()
     before = snapshot(trial.model)
     peer.outputs(peer.fit(trial.model, trial.loader(), None), trial.query)
@@ -185,7 +185,7 @@ def unchanged(peer: Library) -> str:
 
 def reloaded(peer: Library, name: str) -> str:
     """Predict the same outputs in a new process with the network and a file; try every file format of the library."""
-    trial = Trial.of("BatchNorm2d")
+    trial = Trial.make("BatchNorm2d")
     fitted = peer.fit(trial.model, trial.loader(), None)
     expected, told = peer.outputs(fitted, trial.query), []
     with tempfile.TemporaryDirectory() as folder:
@@ -232,7 +232,7 @@ def main(name: str, path: str, way: str | None = None) -> None:
     torch.set_num_threads(1)
     peer = library(name, DRAWS, BATCH)
     if way is not None:
-        trial = Trial.of("BatchNorm2d")
+        trial = Trial.make("BatchNorm2d")
         loaded = peer.files[way][1](Path(path), trial.model)
         torch.save(peer.outputs(loaded, trial.query), Path(path).with_suffix(".out"))
         return

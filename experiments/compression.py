@@ -40,7 +40,7 @@ from .image_networks.datasets import image_set, load_images
 from .image_networks.recipes import set_up_device
 from .known_names import require_known
 from .networks import VGG, LeNet5
-from .options import OUT, FastestDevice, OutFolder, Size, fastest
+from .options import OUT, FastestDevice, MeasuredSize, OutFolder, Size, fastest
 from .panels import panels, set_figure_title
 from .pieces import measured_once
 
@@ -110,10 +110,7 @@ PRESETS = {Size.quick: Preset(12, 3, 6, 2e-3, images=25_000, taught=1), Size.pap
 
 
 def main(
-    preset: Annotated[
-        Size,
-        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
-    ] = Size.quick,
+    preset: MeasuredSize = Size.quick,
     network: Annotated[
         list[str] | None, typer.Option(help=f"One of {', '.join(NETWORKS)}. [default: the first]")
     ] = None,

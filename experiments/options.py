@@ -21,6 +21,16 @@ class Size(StrEnum):
     paper = "paper"
 
 
+MeasuredSize = Annotated[
+    Size,
+    typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
+]
+"""The type of the option --preset of most experiments, whose default is `Size.quick`."""
+
+NetworksFolder = Annotated[Path | None, typer.Option(help="Folder of trained networks. [default: in --out]")]
+"""The type of the option --networks of experiments that train networks, whose default is None."""
+
+
 class Device(StrEnum):
     """The device."""
 

@@ -58,7 +58,7 @@ class SensitivityCurve:
     title: str = ""
 
     @classmethod
-    def of(
+    def from_runs(
         cls,
         runs: Mapping[str, Mapping[float, Sequence[float]]],
         axis: str = "batch size M",

@@ -103,6 +103,6 @@ def samples(rows: list[dict[str, str]]) -> dict[str, SensitivityCurve]:
             for name, column in (("CRPS", "normalised_crps"), ("PLL", "normalised_pll")):
                 found[row["dataset"]][name][at].append(float(row[column]))
     return {
-        name: SensitivityCurve.of(series, "samples T", "normalised score (%)", baseline=0.0)
+        name: SensitivityCurve.from_runs(series, "samples T", "normalised score (%)", baseline=0.0)
         for name, series in sorted(found.items())
     }

@@ -40,7 +40,7 @@ def main(
     """
     place = fastest(device)
     changes = {"epochs": epochs, "batch_size": batch_size, "images": images, "dropout": dropout}
-    plan = Plan.of(network, data, preset, seed, compiled.mode, **changes)
+    plan = Plan.from_preset(network, data, preset, seed, compiled.mode, **changes)
     _, told = trained_network(plan, out, name or f"{network}_{data}_{seed}", place)
     seconds = told["seconds"]
     print(

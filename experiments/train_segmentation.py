@@ -51,7 +51,9 @@ def main(
     """
     place = fastest(device)
     changes = {"epochs": epochs, "batch_size": batch_size, "images": images, "dropout": dropout}
-    plan = SegmentationPlan.of(network, preset, seed, task=task, light=light, compiled=compiled.mode, **changes)
+    plan = SegmentationPlan.from_preset(
+        network, preset, seed, task=task, light=light, compiled=compiled.mode, **changes
+    )
     _, told = trained_network(plan, out, name or f"{network}_{task}_{seed}", place)
     print(text(told))
 

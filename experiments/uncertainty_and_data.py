@@ -11,9 +11,7 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass
 from functools import partial
 from pathlib import Path
-from typing import TYPE_CHECKING, Annotated, Any
-
-import typer
+from typing import TYPE_CHECKING, Any
 
 import bayesnorm as bn
 from bayesnorm.methods import ensemble
@@ -25,7 +23,18 @@ from .evidence import show_progress, write_numbers, write_picture
 from .image_networks.asking import Asked, load_asked, load_outside, uncertainty_scores
 from .image_networks.datasets import load_images
 from .image_networks.training import Plan, train_together, trained_network
-from .options import OUT, Compiled, CompiledSteps, FastestDevice, OutFolder, Size, Workers, fastest
+from .options import (
+    OUT,
+    Compiled,
+    CompiledSteps,
+    FastestDevice,
+    MeasuredSize,
+    NetworksFolder,
+    OutFolder,
+    Size,
+    Workers,
+    fastest,
+)
 from .panels import panels, set_figure_title
 from .pieces import measured_once
 
@@ -72,11 +81,8 @@ PRESETS = {
 
 
 def main(
-    preset: Annotated[
-        Size,
-        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
-    ] = Size.quick,
-    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks. [default: in --out]")] = None,
+    preset: MeasuredSize = Size.quick,
+    networks: NetworksFolder = None,
     workers: Workers = 1,
     compiled: CompiledSteps = Compiled.graph,
     device: FastestDevice = None,
@@ -130,7 +136,7 @@ def _there(names: tuple[str, ...]) -> list[str]:
 
 def _plan(preset: Preset, count: int, seed: int) -> Plan:
     epochs = min(preset.most_epochs, preset.epochs * max(preset.counts) // count)
-    return Plan.of(preset.network, DATA, preset.recipe, seed, images=count, epochs=epochs)
+    return Plan.from_preset(preset.network, DATA, preset.recipe, seed, images=count, epochs=epochs)
 
 
 def _plans(preset: Preset, count: int) -> dict[str, Plan]:

@@ -7,28 +7,35 @@ it, as in the paper. In addition there are MCBN, whose statistics keep their cor
 
 from __future__ import annotations
 
-from pathlib import Path
 from typing import Annotated, Any
 
 import typer
 
 from ..evidence import write_numbers, write_picture
 from ..image_networks.asking import ask_each
-from ..options import OUT, Compiled, CompiledSteps, FastestDevice, OutFolder, Size, Workers, fastest
+from ..options import (
+    OUT,
+    Compiled,
+    CompiledSteps,
+    FastestDevice,
+    MeasuredSize,
+    NetworksFolder,
+    OutFolder,
+    Size,
+    Workers,
+    fastest,
+)
 from .measuring import PRESETS, measure_setting
 from .showing import cells, draw, text
 
 
 def main(
-    preset: Annotated[
-        Size,
-        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
-    ] = Size.quick,
+    preset: MeasuredSize = Size.quick,
     setting: Annotated[list[str] | None, typer.Option(help="Rows of the table, such as vgg11. [default: all]")] = None,
     members: Annotated[
         int | None, typer.Option(min=2, help="Number of networks of an ensemble. [default: the preset's]")
     ] = None,
-    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks. [default: in --out]")] = None,
+    networks: NetworksFolder = None,
     workers: Workers = 1,
     compiled: CompiledSteps = Compiled.graph,
     device: FastestDevice = None,

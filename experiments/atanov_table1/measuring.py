@@ -135,7 +135,7 @@ def _name(setting: Setting, seed: int, dropout: float | None) -> str:
 
 def _plan(setting: Setting, preset: Preset, seed: int, dropout: float | None = None) -> Plan:
     changes: dict[str, Any] = {"dropout": dropout, "epochs": preset.epochs, "batch_size": preset.trained_with}
-    return Plan.of(setting.network, setting.data, preset.recipe, seed, **changes)
+    return Plan.from_preset(setting.network, setting.data, preset.recipe, seed, **changes)
 
 
 class _Posteriors:

@@ -55,7 +55,7 @@ class Plan:
     """Whether targets are transformed together with their images."""
 
     @classmethod
-    def of(
+    def from_preset(
         cls,
         network: str,
         data: str = "cifar10",

@@ -12,13 +12,9 @@ is depth, for which there are no free data here.
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
-from typing import Annotated
-
-import typer
 
 from ..evidence import show_progress, write_numbers, write_picture
-from ..options import OUT, FastestDevice, OutFolder, Size, Workers, fastest
+from ..options import OUT, FastestDevice, MeasuredSize, NetworksFolder, OutFolder, Size, Workers, fastest
 from ..segmentation.pixels import without_frames
 from . import showing
 from .measuring import PRESETS, Networks, measure
@@ -26,11 +22,8 @@ from .verdicts import claims
 
 
 def main(
-    preset: Annotated[
-        Size,
-        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
-    ] = Size.quick,
-    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks. [default: in --out]")] = None,
+    preset: MeasuredSize = Size.quick,
+    networks: NetworksFolder = None,
     device: FastestDevice = None,
     workers: Workers = 1,
     out: OutFolder = OUT,

@@ -33,16 +33,16 @@ METHODS = (MCBN, DROPOUT)
 NEITHER, EPISTEMIC, ALEATORIC, BOTH = "neither", "epistemic", "aleatoric", "both"
 
 
-def of(uncertainty: str, method: str) -> str:
+def kind_name(uncertainty: str, method: str) -> str:
     """Return the name of a kind of uncertainty with the source of its epistemic part."""
     return f"{uncertainty}, {method}"
 
 
 KINDS: dict[str, tuple[Task, str | None]] = {
     NEITHER: (Task.classes, None),
-    **{of(EPISTEMIC, method): (Task.classes, method) for method in METHODS},
+    **{kind_name(EPISTEMIC, method): (Task.classes, method) for method in METHODS},
     ALEATORIC: (Task.noisy_logits, None),
-    **{of(BOTH, method): (Task.noisy_logits, method) for method in METHODS},
+    **{kind_name(BOTH, method): (Task.noisy_logits, method) for method in METHODS},
 }
 """Kinds of uncertainty about classes: the task of the network, and how it is sampled."""
 
@@ -98,7 +98,7 @@ class Networks:
         count = self.preset.frames // SHARES[case]
         epochs = self.preset.epochs * self.preset.frames // count
         changes: dict[str, Any] = {"images": count, "epochs": epochs, "dropout": self.preset.dropout}
-        return SegmentationPlan.of(self.preset.network, self.preset.recipe, task=task, light=light, **changes)
+        return SegmentationPlan.from_preset(self.preset.network, self.preset.recipe, task=task, light=light, **changes)
 
     def name(self, task: Task, case: str) -> str:
         """Return the file name of a network."""
@@ -131,7 +131,7 @@ class Networks:
     def frames(self) -> tuple[Frames, dict[Light, slice]]:
         """Return the test images with their labels, the same for all classification networks, and their light."""
         x, y, lights = self.asked(self.plan(Task.classes, ALL))
-        return Frames.of(x, y), lights
+        return Frames.with_distances(x, y), lights
 
     def asked(self, plan: SegmentationPlan) -> tuple[Tensor, Tensor, dict[Light, slice]]:
         """Return test images as network input, their targets, and their light."""

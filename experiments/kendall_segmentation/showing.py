@@ -29,7 +29,7 @@ from .measuring import (
     NEITHER,
     SHARES,
     Networks,
-    of,
+    kind_name,
 )
 from .red import LEVELS, PARTS, ask_red
 from .verdicts import ANY, AT_DUSK, BY_DAY, NAMES
@@ -40,11 +40,11 @@ if TYPE_CHECKING:
 
 LOOKS: dict[str, Any] = {
     NEITHER: {"color": style.BLACK, "ls": "-"},
-    of(EPISTEMIC, MCBN): {"color": style.BLUE, "ls": "--"},
-    of(EPISTEMIC, DROPOUT): {"color": style.SKY, "ls": "--"},
+    kind_name(EPISTEMIC, MCBN): {"color": style.BLUE, "ls": "--"},
+    kind_name(EPISTEMIC, DROPOUT): {"color": style.SKY, "ls": "--"},
     ALEATORIC: {"color": style.ORANGE, "ls": ":"},
-    of(BOTH, MCBN): {"color": style.GREEN, "ls": "-."},
-    of(BOTH, DROPOUT): {"color": style.PURPLE, "ls": "-."},
+    kind_name(BOTH, MCBN): {"color": style.GREEN, "ls": "-."},
+    kind_name(BOTH, DROPOUT): {"color": style.PURPLE, "ls": "-."},
 }
 
 
@@ -88,7 +88,7 @@ def draw_classes(found: dict[str, Any]) -> Axes:
     calibration.set(xlabel="confidence", ylabel="accuracy", title="Calibration of pixels")
 
     def value(case: str, at: str, part: str, method: str) -> float:
-        mean: float = found["classes"][case][of(BOTH, method)][at]["doubts"][NAMES[part]]["mean"]
+        mean: float = found["classes"][case][kind_name(BOTH, method)][at]["doubts"][NAMES[part]]["mean"]
         return mean
 
     _draw_parts(data, light, value, "mean uncertainty (nats)")
@@ -104,7 +104,7 @@ def draw_red(found: dict[str, Any]) -> Axes:
     for method in METHODS:
         own = found["red"][ALL][method][ANY]["parts"]
         for part in PARTS if method == MCBN else (EPISTEMIC, BOTH):
-            kind = part if part == ALEATORIC else of(part, method)
+            kind = part if part == ALEATORIC else kind_name(part, method)
             kept.plot(KEPT, own[part]["error of kept"], label=f"by {kind}", lw=2, **LOOKS[kind])
             calibration.plot(LEVELS, own[part]["covered"], label=kind, lw=2, **LOOKS[kind])
     calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
@@ -129,7 +129,7 @@ def _draw_parts(data: Axes, light: Axes, value: Callable[[str, str, str, str], f
     shares = [case for case in SHARES if case != DAY]
     lights = {"by day": BY_DAY, "at dusk": AT_DUSK}
     for method, part in ((MCBN, EPISTEMIC), (DROPOUT, EPISTEMIC), (MCBN, ALEATORIC)):
-        kind = part if part == ALEATORIC else of(part, method)
+        kind = part if part == ALEATORIC else kind_name(part, method)
         levels = [value(case, ANY, part, method) for case in shares]
         data.plot(levels, "o-", lw=2, label=kind, **_colour(kind))
         for known, marker, width in ((DAY, "o-", 2), (ALL, "s:", 1)):

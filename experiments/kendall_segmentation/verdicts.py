@@ -23,7 +23,7 @@ from ..segmentation.frames import Light
 from ..segmentation.pixels import paired
 from ..teye_figure2.verdicts import PARTLY_UP, UP, Claim
 from ..teye_table2.verdicts import DOES_NOT, ERRORS, HOLDS, PARTLY
-from .measuring import ALEATORIC, ALL, BOTH, DAY, EPISTEMIC, METHODS, NEITHER, QUARTER, of
+from .measuring import ALEATORIC, ALL, BOTH, DAY, EPISTEMIC, METHODS, NEITHER, QUARTER, kind_name
 
 STAYS, PARTLY_STAYS = 0.1, 0.25
 CALIBRATED = 0.005
@@ -40,7 +40,7 @@ def claims(found: dict[str, Any]) -> list[Claim]:
     whole = {kind: own[ANY] for kind, own in classes[ALL].items()}
     told = [_more_accurate(whole, ALEATORIC, NEITHER), _calibrated(whole, ALEATORIC)]
     for method in METHODS:
-        epistemic, both = of(EPISTEMIC, method), of(BOTH, method)
+        epistemic, both = kind_name(EPISTEMIC, method), kind_name(BOTH, method)
         told += [_more_accurate(whole, kind, NEITHER) for kind in (epistemic, both)]
         told += [_likelier(whole, both, kind) for kind in (NEITHER, epistemic, ALEATORIC)]
         told += [_calibrated(whole, kind) for kind in (epistemic, both)]

@@ -20,21 +20,29 @@ import typer
 
 from ..evidence import write_numbers, write_picture
 from ..image_networks.asking import ask_each
-from ..options import OUT, Compiled, CompiledSteps, FastestDevice, OutFolder, Size, Workers, fastest
+from ..options import (
+    OUT,
+    Compiled,
+    CompiledSteps,
+    FastestDevice,
+    MeasuredSize,
+    NetworksFolder,
+    OutFolder,
+    Size,
+    Workers,
+    fastest,
+)
 from .measuring import PRESETS, measure_panel
 from .showing import claims, draw, text
 
 
 def main(
-    preset: Annotated[
-        Size,
-        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
-    ] = Size.quick,
+    preset: MeasuredSize = Size.quick,
     panel: Annotated[list[str] | None, typer.Option(help="Panels to measure. [default: all]")] = None,
     network: Annotated[
         str | None, typer.Option(help="Use this network for all panels. [default: the preset's]")
     ] = None,
-    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks. [default: in --out]")] = None,
+    networks: NetworksFolder = None,
     workers: Workers = 1,
     compiled: CompiledSteps = Compiled.graph,
     device: FastestDevice = None,

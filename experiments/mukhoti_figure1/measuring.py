@@ -184,7 +184,7 @@ def _plans(panel: Setting, preset: Preset) -> dict[str, Plan]:
 
     def plan(size: int, dropout: float | None = None) -> Plan:
         changes: dict[str, Any] = {"batch_size": size, "dropout": dropout, "epochs": preset.epochs[size]}
-        return Plan.of(panel.network, panel.data, preset.recipe, learning_rate=0.1, **changes)
+        return Plan.from_preset(panel.network, panel.data, preset.recipe, learning_rate=0.1, **changes)
 
     common = preset.one_for_all
     return {f"M{size}": plan(size) for size in preset.sizes} | {f"dropout_M{common}": plan(common, preset.dropout)}

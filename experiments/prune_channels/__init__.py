@@ -21,17 +21,14 @@ import typer
 from ..evidence import write_numbers, write_picture
 from ..image_networks.recipes import set_up_device
 from ..known_names import require_known
-from ..options import OUT, FastestDevice, OutFolder, Size, fastest
+from ..options import OUT, FastestDevice, MeasuredSize, OutFolder, Size, fastest
 from .measuring import measure
 from .presets import CRITERIA, PRESETS
 from .showing import draw, text
 
 
 def main(
-    preset: Annotated[
-        Size,
-        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
-    ] = Size.quick,
+    preset: MeasuredSize = Size.quick,
     criterion: Annotated[list[str] | None, typer.Option(help="Criteria to measure. [default: all]")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,

@@ -69,7 +69,7 @@ class Preset:
     def plan(self) -> Plan:
         """Return how images are loaded and transformed."""
         recipe = Recipe(self.epochs, images=self.images, test_images=self.asked)
-        return replace(Plan.of(f"resnet{self.depth}"), recipe=recipe)
+        return replace(Plan.from_preset(f"resnet{self.depth}"), recipe=recipe)
 
     @property
     def told(self) -> dict[str, Any]:

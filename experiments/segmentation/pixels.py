@@ -54,7 +54,7 @@ class Frames:
     distance: Tensor
 
     @classmethod
-    def of(cls, x: Tensor, y: Tensor) -> Frames:
+    def with_distances(cls, x: Tensor, y: Tensor) -> Frames:
         """Return images with their distances."""
         return cls(x, y, boundary_distance(y, ignore_index=CAMVID_VOID).to(y.device))
 

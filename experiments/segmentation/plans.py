@@ -84,7 +84,7 @@ class SegmentationPlan(Plan):
     targets_move: ClassVar[bool] = True
 
     @classmethod
-    def of(  # type: ignore[override]
+    def from_preset(  # type: ignore[override]
         cls,
         network: str,
         preset: str = "quick",

@@ -10,13 +10,12 @@ are trained here at 180 x 240.
 from __future__ import annotations
 
 from dataclasses import asdict
-from pathlib import Path
 from typing import Annotated
 
 import typer
 
 from ..evidence import show_progress, write_numbers, write_picture
-from ..options import OUT, FastestDevice, OutFolder, Size, Workers, fastest
+from ..options import OUT, FastestDevice, MeasuredSize, NetworksFolder, OutFolder, Size, Workers, fastest
 from ..segmentation.pixels import without_frames
 from . import showing
 from .measuring import PRESETS, Setup, measure
@@ -24,11 +23,8 @@ from .verdicts import claims
 
 
 def main(
-    preset: Annotated[
-        Size,
-        typer.Option(help="How much to measure: a short test on two cores (quick), or the documented results (paper)."),
-    ] = Size.quick,
-    networks: Annotated[Path | None, typer.Option(help="Folder of trained networks. [default: in --out]")] = None,
+    preset: MeasuredSize = Size.quick,
+    networks: NetworksFolder = None,
     photos: Annotated[bool, typer.Option(help="Show the photos in the maps; they are for research only.")] = False,
     device: FastestDevice = None,
     workers: Workers = 1,
@@ -42,7 +38,7 @@ def main(
     python -m experiments teye-figure2 --preset paper --out out
     """
     where, chosen = fastest(device), PRESETS[preset]
-    setup = Setup.of(chosen, networks or out / "networks", where, workers)
+    setup = Setup.from_preset(chosen, networks or out / "networks", where, workers)
     found = measure(setup, out / "teye_figure2")
     show_progress("")
     told = claims(found)

@@ -98,10 +98,10 @@ class Setup:
     device: str
 
     @classmethod
-    def of(cls, preset: Preset, networks: Path, device: str, workers: int = 1) -> Setup:
+    def from_preset(cls, preset: Preset, networks: Path, device: str, workers: int = 1) -> Setup:
         """Train the missing networks, and return the setup."""
         plans = {
-            f"{preset.network}_dropout_{seed}": SegmentationPlan.of(
+            f"{preset.network}_dropout_{seed}": SegmentationPlan.from_preset(
                 preset.network, preset.recipe, seed, dropout=preset.dropout
             )
             for seed in range(preset.members)
@@ -118,7 +118,7 @@ class Setup:
     @cached_property
     def frames(self) -> Frames:
         """Return the test images."""
-        return Frames.of(*self._inputs("test", self.preset.frames))
+        return Frames.with_distances(*self._inputs("test", self.preset.frames))
 
     @cached_property
     def train(self) -> Tensor:

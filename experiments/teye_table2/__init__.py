@@ -134,7 +134,7 @@ def _table_of_seed(
     scores = score_all(predict_all(network, images, preset, gathering, table_only=True), images.labels)
     return {
         "seed": seed,
-        "accuracy": scores.of(SOFTMAX).accuracy,
+        "accuracy": scores.score(SOFTMAX).accuracy,
         "cells": [asdict(cell) for cell in cells(scores)],
         "cells_unaugmented": [asdict(cell) for cell in cells(scores, UNAUGMENTED)],
         "claims": [asdict(claim) for claim in claims(scores)],

@@ -77,14 +77,14 @@ class Scores:
 
     all: Sequence[Score]
 
-    def of(self, method: str, samples: int | None = None) -> Score:
+    def score(self, method: str, samples: int | None = None) -> Score:
         """Return a method's score at a number of samples, or at its largest."""
         found = [score for score in self.all if score.method == method and samples in (None, score.samples)]
         return found[-1]
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return plain values, a row for each score."""
-        return [score.as_json(self.of(SOFTMAX)) for score in self.all]
+        return [score.as_json(self.score(SOFTMAX)) for score in self.all]
 
 
 def score_all(predicted: Sequence[Predicted], labels: Tensor) -> Scores:

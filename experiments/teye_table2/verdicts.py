@@ -79,7 +79,7 @@ class Claim:
 
 def cells(scores: Scores, method: str = PUBLISHED) -> list[Cell]:
     """Return the cells of the table for which a method has enough samples."""
-    softmax = scores.of(SOFTMAX)
+    softmax = scores.score(SOFTMAX)
     drawn = {score.samples: score for score in scores.all if score.method == method}
     theirs = paper_facts("teye2018", 2)
     baseline = _softmax(theirs).value
@@ -106,15 +106,15 @@ def claims(scores: Scores) -> list[Claim]:
         fact.settings["passes"]: fact.value for fact in paper_facts("teye2018", 2) if "passes" in fact.settings
     }
     baseline = _softmax(paper_facts("teye2018", 2)).value
-    softmax, tempered, centred = scores.of(SOFTMAX), scores.of(TEMPERATURE), scores.of(MCBN)
-    one, most = scores.of(PUBLISHED, 1), scores.of(PUBLISHED)
+    softmax, tempered, centred = scores.score(SOFTMAX), scores.score(TEMPERATURE), scores.score(MCBN)
+    one, most = scores.score(PUBLISHED, 1), scores.score(PUBLISHED)
     drawn = most.samples
     found = [
         _better(f"{drawn} samples are better than one", most, one, by_samples[drawn] - by_samples[1]),
         _better(f"{drawn} samples are better than the softmax", most, softmax, by_samples[drawn] - baseline),
     ]
     if drawn > FEW:
-        gain, error = most.gain_over(scores.of(PUBLISHED, FEW))
+        gain, error = most.gain_over(scores.score(PUBLISHED, FEW))
         verdict = HOLDS if gain <= DIFFERENCE else PARTLY if gain <= 2 * DIFFERENCE else DOES_NOT
         found.append(
             Claim(f"{FEW} samples are as good as {drawn}", by_samples[drawn] - by_samples[FEW], gain, error, verdict)

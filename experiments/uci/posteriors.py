@@ -26,9 +26,6 @@ from .scoring import matched
 
 RANK = 16
 
-BN_DRAWN = ("MCBN", "MCBN centred", "GaussianBN", f"GaussianBN rank {RANK}", "StochasticBN")
-"""Posteriors at the batch size of training."""
-
 BY_CRPS, CENTRED_BY_CRPS, BY_ELBO = "MCBN M' by CRPS", "MCBN centred M' by CRPS", "MCBN M' by ELBO"
 """MCBN with another effective batch size."""
 

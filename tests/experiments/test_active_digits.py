@@ -27,21 +27,6 @@ def curves():
         return active_digits.learning_curves(2, budget=50, steps=60)
 
 
-def test_curves_rise_with_labels(curves):
-    assert curves.labels.tolist() == [20, 30, 40, 50]
-    for name in active_digits.ACQUISITIONS:
-        assert curves.accuracy[name].shape == curves.nll[name].shape == (2, 4)
-        assert curves.accuracy[name][:, -1].mean() > curves.accuracy[name][:, 0].mean() + 0.05, name
-        assert curves.nll[name][:, -1].mean() < curves.nll[name][:, 0].mean(), name
-
-
-def test_acquisitions_begin_alike_and_then_differ(curves):
-    starts = np.stack([runs[:, 0] for runs in curves.accuracy.values()])
-    assert (starts == starts[0]).all()
-    ends = np.stack([runs[:, -1] for runs in curves.nll.values()])
-    assert len(np.unique(ends[:, 0])) == len(ends)
-
-
 def test_areas_by_hand():
     ramp, flat = np.array([[0.0, 1.0, 1.0], [0.0, 0.5, 1.0]]), np.full((2, 3), 0.5)
     made = active_digits.LearningCurves(np.array([0, 10, 20]), {"random": flat, "x": ramp}, {"random": flat, "x": ramp})

@@ -3,20 +3,13 @@
 from __future__ import annotations
 
 import ast
-import os
 import re
-import subprocess
-import sys
 import tomllib
 from pathlib import Path
-
-import pytest
 
 from experiments import teye_tables
 from experiments.app import BENCHMARK, NETWORKS, TABLES_AND_FIGURES
 from experiments.teye_tables import printing
-
-from ..marks import takes_long
 
 ROOT = Path(__file__).parents[2]
 ALL = [*TABLES_AND_FIGURES, *BENCHMARK, *NETWORKS, "data"]
@@ -63,14 +56,6 @@ def test_documents_name_what_exists():
             assert not re.search(r"bayesnorm (bench|reproduce)\b|bayesnorm\.(bench|experiments)\b", text), path
 
 
-def test_figure1(experiments, tmp_path):
-    pytest.importorskip("matplotlib")
-    ended = experiments("teye-figure1", "--out", tmp_path / "new" / "out", "--epochs", 2)
-    picture = tmp_path / "new" / "out" / "teye_figure1.png"
-    assert (ended.code, ended.out) == (0, f"{picture}\n")
-    assert picture.read_bytes().startswith(b"\x89PNG")
-
-
 def test_tables(experiments, monkeypatch, tmp_path):
     asked = []
     monkeypatch.setattr(printing, "render", lambda *arguments: asked.append(arguments) or "the table")
@@ -82,45 +67,6 @@ def test_tables(experiments, monkeypatch, tmp_path):
         (11, tmp_path / "rows.csv", None, None),
         (1, None, tmp_path / "store.sqlite", "uci-quick"),
     ]
-
-
-def test_refuses(refuses, tmp_path):
-    line = refuses("teye-table3", code=2)
-    assert line.startswith("error: No such command 'teye-table3'")
-    assert line.endswith(". See python -m experiments --help.\n")
-    line = refuses("teye-figure3", "--frob", code=2)
-    assert line == "error: No such option: --frob. See python -m experiments teye-figure3 --help.\n"
-    assert "--rows and --store were both given" in refuses("teye-table1", "--rows", "a", "--store", "b", code=2)
-    assert "there is no file" in refuses("teye-table4", "--store", tmp_path / "none.sqlite")
-    assert not (tmp_path / "none.sqlite").exists()
-    assert "none.csv" in refuses("teye-table4", "--rows", tmp_path / "none.csv")
-    line = refuses("compare-methods", "--set", "iris", code=2)
-    assert line == "error: --set must be one of toy, yacht, concrete, energy, got 'iris'.\n"
-    assert "got 'iris'" in refuses("uci-luck", "--set", "iris", code=2)
-
-
-def run_module(*arguments, **variables):
-    command = [sys.executable, "-W", "error", "-m", "experiments", *arguments]
-    return subprocess.run(
-        command, cwd=ROOT, env={**os.environ, **variables}, capture_output=True, text=True, timeout=120, check=False
-    )
-
-
-@takes_long
-def test_as_a_module():
-    ended = run_module("teye-table7")
-    assert (ended.returncode, ended.stderr) == (0, "")
-    assert ended.stdout.startswith("Table 7 of Teye et al. 2018")
-
-
-def test_make_reproduce():
-    def make(*arguments):
-        # Inside another make, as in `make test`, it would tell where it is.
-        command = ["make", "--no-print-directory", "--dry-run", "--old-file=.venv/.installed", "reproduce", *arguments]
-        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, timeout=60, check=True).stdout
-
-    assert make("NAME=teye-table4", "ARGS=--store b").strip() == ".venv/bin/python -m experiments teye-table4 --store b"
-    assert make().strip() == ".venv/bin/python -m experiments --help"
 
 
 def test_the_wheel_holds_no_experiments():

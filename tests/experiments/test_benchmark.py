@@ -3,13 +3,12 @@
 from __future__ import annotations
 
 import csv
-import json
 import types
 
 import pytest
 
 from experiments import uci as real_uci
-from experiments.bench import Store, Tally, Unit
+from experiments.bench import Store, Unit
 from experiments.uci import benchmark
 
 
@@ -22,31 +21,6 @@ def filled(tmp_path):
         store.add_failure(Unit("alpha", "any.where:run", {"x": 7, "y": "n7"}), "Traceback\n ...\nRuntimeError: no\n")
         store.add_failure(Unit("beta", "any.where:run", {"x": 1}), "lost")
     return path
-
-
-def test_show_lists_experiments(experiments, filled):
-    lines = [line.split() for line in experiments("show", filled).out.splitlines()]
-    assert lines[0] == ["experiment", "results", "failures"]
-    assert lines[2:] == [["alpha", "3", "1"], ["beta", "0", "1"]]
-    told = json.loads(experiments("show", filled, "--json").out)
-    assert told[1] == {"experiment": "beta", "results": 0, "failures": 1}
-
-
-def test_show_prints_a_table_and_failures_beneath(experiments, filled):
-    lines = experiments("show", filled, "--experiment", "alpha").out.splitlines()
-    assert lines[0] == "alpha: 3 results"
-    assert lines[1].split() == ["x", "y", "crps", "seconds"]
-    assert lines[3].split() == ["1", "n1", "0.3333", "0.5"]
-    below = lines.index("alpha: 1 failures")
-    assert lines[below - 1] == ""
-    assert lines[below + 3].split() == ['{"x":', "7,", '"y":', '"n7"}', "1", "RuntimeError:", "no"]
-
-
-def test_show_as_json(experiments, filled):
-    told = json.loads(experiments("show", filled, "--experiment", "alpha", "--json").out)
-    assert [row["x"] for row in told["results"]] == [1, 2, 10]
-    assert told["results"][0]["machine"] == {"cpu": "c"}
-    assert told["failures"][0]["error"].startswith("Traceback")
 
 
 def test_show_refuses(refuses, filled, tmp_path):
@@ -73,44 +47,6 @@ def test_export(experiments, refuses, filled, tmp_path):
     assert experiments(*arguments, "--force").code == 0
     assert out.read_text() != "mine"
     assert "'beta' has no results" in refuses("export", filled, "--experiment", "beta", "--out", out, "--force")
-
-
-def test_export_never_writes_over_the_store(refuses, filled, tmp_path):
-    before = filled.read_bytes()
-    (tmp_path / "link.csv").symlink_to(filled)
-    for out in (filled, tmp_path / "link.csv"):
-        arguments = ("export", filled, "--experiment", "alpha", "--out", out, "--force")
-        assert "is the store itself" in refuses(*arguments)
-    assert filled.read_bytes() == before
-
-
-def test_export_of_the_uci_benchmark_without_results(refuses, tmp_path):
-    with Store(tmp_path / "s.sqlite") as store:
-        store.add_failure(Unit("uci-quick", "any.where:run", {"dataset": "yacht"}), "lost")
-    arguments = ("export", tmp_path / "s.sqlite", "--experiment", "uci-quick", "--out")
-    assert "has no results of the preset 'quick'" in refuses(*arguments, tmp_path / "uci.csv")
-    assert "is the name of the JSON file" in refuses(*arguments, tmp_path / "uci.json")
-    assert "is a folder" in refuses(*arguments, ".")
-    assert [file.name for file in tmp_path.iterdir()] == ["s.sqlite"]
-
-
-def test_export_of_the_uci_benchmark(experiments, refuses, tmp_path, monkeypatch):
-    with Store(tmp_path / "s.sqlite") as store:
-        found = {"rows": [{"method": "MCBN", "rmse": 0.5, "split": 1}, {"method": "BN", "rmse": 0.6, "split": 1}]}
-        store.add_result(Unit("uci-quick", "any.where:run", {"dataset": "yacht"}), found)
-        store.add_result(Unit("uci-quick", "any.where:run", {"dataset": "yacht", "device": "cuda"}), found)
-    written = []
-    monkeypatch.setattr(real_uci, "export", lambda store, *rest: written.append(rest))
-    out = tmp_path / "uci.csv"
-    arguments = ("export", tmp_path / "s.sqlite", "--experiment", "uci-quick", "--out", out)
-    (tmp_path / "uci.json").touch()
-    assert "uci.json exists already" in refuses(*arguments)
-    assert written == []
-    ended = experiments(*arguments, "--force")
-    assert ended.code == 0
-    assert "Units computed on a CPU and on a GPU: 1; the GPU's results count." in ended.err
-    assert written == [("quick", out)]
-    assert "(2 entries)" in experiments("show", tmp_path / "s.sqlite", "--experiment", "uci-quick").out
 
 
 HALVE = """
@@ -166,52 +102,6 @@ def test_a_store_of_before_the_experiments_left_the_package_goes_on(experiments,
             store.add_result(Unit("uci-quick", "bayesnorm.experiments.uci.unit:run", {"x": x}), x / 2)
     ended = experiments("uci", "--workers", 1, "--store", tmp_path / "s.sqlite")
     assert "3 existed, 1 finished, 0 failed" in ended.err
-
-
-def test_uci_passes_everything_on(experiments, uci, tmp_path, monkeypatch):
-    called = []
-    for name in ("run_local", "run_ray"):
-
-        def run(units, store, *, progress, name=name, **options):
-            called.append((name, options))
-            return Tally(0, 0, 0)
-
-        monkeypatch.setattr(benchmark, name, run)
-    common = ("--store", tmp_path / "s.sqlite", "--threads", 3)
-    chosen = ("--preset", "paper", "--set", "yacht", "--set", "wine", "--method", "MCBN", "--device", "cuda")
-    experiments("uci", *common, *chosen)
-    assert uci == {"preset": "paper", "sets": ["yacht", "wine"], "methods": ["MCBN"], "device": "cuda"}
-    experiments("uci", *common, "--runner", "ray", "--address", "10.0.0.1:6379", "--workers", 5)
-    assert called == [
-        ("run_local", {"workers": None, "threads": 3}),
-        ("run_ray", {"address": "10.0.0.1:6379", "workers": 5, "threads": 3}),
-    ]
-
-
-def test_uci_interrupted_keeps_its_time(experiments, uci, tmp_path, monkeypatch):
-    def run(units, store, **_):
-        store.add_result(units[2], 1.0)
-        raise KeyboardInterrupt
-
-    monkeypatch.setattr(benchmark, "run_local", run)
-    store = tmp_path / "bench.sqlite"
-    assert experiments("uci", "--workers", 3, "--store", store).code == 130
-    with Store(store) as opened:
-        (run,) = opened.rows("uci-quick runs")
-    assert (run["finished"], run["workers"]) == (1, 3)
-
-
-def test_uci_with_failures(experiments, uci, tmp_path):
-    (tmp_path / "broken").touch()
-    store = tmp_path / "my bench.sqlite"
-    ended = experiments("uci", "--workers", 1, "--store", store)
-    assert (ended.code, ended.out) == (1, "quick: 3 results\n")
-    last = ended.err.splitlines()[-1]
-    assert last.startswith("error: 1 units failed. Run `python -m experiments show")
-    assert f"'{store}' --experiment uci-quick` to see why" in last
-    assert "OSError: odd" in experiments("show", store, "--experiment", "uci-quick").out
-    (tmp_path / "broken").unlink()
-    assert experiments("uci", "--workers", 1, "--store", store).code == 0
 
 
 def test_uci_refuses(refuses, uci, tmp_path):

@@ -11,9 +11,7 @@ import torch
 import bayesnorm as bn
 from experiments import uncertainty_and_data
 from experiments.atanov_table1 import measuring as atanov
-from experiments.data import DataNotFoundError
-from experiments.image_networks.asking import OTHER_FIVE, Asked, ask_each, load_asked, load_outside, uncertainty_scores
-from experiments.image_networks.training import Plan
+from experiments.image_networks.asking import Asked, uncertainty_scores
 from experiments.mukhoti_figure1 import measuring as mukhoti, showing as mukhoti_showing
 from experiments.pieces import measured_once
 
@@ -112,26 +110,6 @@ def test_uncertainty_and_data_trains_measures_and_judges(experiments, small_sets
         assert sum(parts) == pytest.approx(row["inside"]["entropy"][0], abs=1e-5)
 
 
-def test_names_without_images_are_left_out_unless_asked_for(capsys):
-    def measure(name):
-        if name == "missing":
-            raise DataNotFoundError("no such file")
-        return 1
-
-    assert ask_each("--panel", ("missing", "there"), None, measure) == {"there": 1}
-    assert "missing: left out, no such file" in capsys.readouterr().out
-    with pytest.raises(DataNotFoundError, match="no such file"):
-        ask_each("--panel", ("missing", "there"), ["missing"], measure)
-    with pytest.raises(DataNotFoundError, match="No images are available"):
-        ask_each("--panel", ("missing",), None, measure)
-
-
-def test_unknown_names_and_missing_images_are_told(refuses, data_folder):
-    assert "fashion-mnist" in refuses("mukhoti-figure1", "--preset", "paper", "--panel", "fashion-mnist", code=1)
-    assert "--panel must be one of cifar10, got 'digits'" in refuses("mukhoti-figure1", "--panel", "digits", code=2)
-    assert "got 'alexnet'" in refuses("atanov-table1", "--setting", "alexnet", code=2)
-
-
 def test_uncertaintys_of_a_network_that_knows_nothing_outside():
     asked = Asked(torch.zeros(50, 1), torch.zeros(50, dtype=torch.long), {"strange": torch.ones(40, 1)})
 
@@ -146,19 +124,6 @@ def test_uncertaintys_of_a_network_that_knows_nothing_outside():
     assert (strange["auroc"], strange["fpr95"]) == (1, 0)
     assert found["outside"]["strange"]["mutual information"]["auroc"] == 0.5
     assert found["inside"]["mutual information"][0] == pytest.approx(0, abs=1e-6)
-
-
-def test_images_of_another_kind_become_as_those_of_training(small_sets):
-    small_sets("cifar10", "mnist", train=20, test=20)
-    assert load_outside("mnist", "cifar10").shape == (20, 3, 32, 32)
-    grey = load_outside(OTHER_FIVE, "cifar5")
-    assert grey.shape == (10, 3, 32, 32)  # half of the classes
-    plan = Plan.of("lenet5", "cifar5", test_images=20)
-    asked = load_asked(plan, [OTHER_FIVE], 7, "cpu")
-    assert len(asked.x) == len(asked.y) == len(asked.outside[OTHER_FIVE]) == 7
-    assert asked.y.max() < 5
-    digits = load_asked(Plan.of("lenet5", "mnist", test_images=20), [OTHER_FIVE], 3, "cpu").outside[OTHER_FIVE]
-    assert digits.shape[1] == 1
 
 
 def test_pieces_are_measured_once_unless_settings_change(tmp_path):

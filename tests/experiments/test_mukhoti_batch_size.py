@@ -22,13 +22,6 @@ def comparison():
     return compare(network, (x[:80], y[:80]), (x[80:], y[80:]), batch_sizes=SIZES, samples=16, train_rows=800)
 
 
-def test_effective_sizes_are_the_real_one_where_they_were_fitted(comparison):
-    assert comparison.variance_ratio.keys() == set(map(float, SIZES))
-    assert comparison.variance_ratio[float(FITTED)] == 1
-    assert comparison.real.rows[1] == comparison.effective.rows[1]
-    assert comparison.real.rows[0] != comparison.effective.rows[0]
-
-
 def test_every_size_is_bounded_and_scored(comparison):
     for choice in (comparison.real, comparison.effective):
         assert [row.batch_size for row in choice.rows] == list(SIZES)

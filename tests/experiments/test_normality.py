@@ -6,8 +6,8 @@ import pytest
 import torch
 from scipy import stats
 
-from bayesnorm.theory import Normality, normality as ks
-from experiments.normality import critical_distance, normal_quantiles, rejected_by_chance, unit_quantiles
+from bayesnorm.theory import Normality
+from experiments.normality import normal_quantiles, rejected_by_chance, unit_quantiles
 
 
 def rows(count, width, seed=0):
@@ -32,14 +32,3 @@ def test_units_that_move_together_are_rejected_together():
         assert rejected_by_chance(copies, fitted, repeats=50) in (0, 1)
     pairs = Normality.test(rows(60, 50).repeat(1, 2))
     assert 0.09 < rejected_by_chance(pairs) < 0.16, "50 units, each twice: 5 % and 1.6 standard errors of 3.1 %"
-
-
-@pytest.mark.parametrize("n", [20, 256])
-def test_critical_distances_of_fitted_normals(n):
-    bound = critical_distance(n, fitted=True)
-    around = torch.tensor([bound * 0.99999, bound], dtype=torch.float64)
-    above, at = ks.fitted_p_value(around, n).tolist()
-    assert at <= 0.05
-    assert above == pytest.approx(at, abs=2 / ks.SIMULATIONS)
-    # Lilliefors' own table (1967) from 1000 simulations: 0.190 at n = 20, 0.886 / sqrt(n) for large ones.
-    assert bound == pytest.approx({20: 0.190, 256: 0.886 / 16}[n], rel=0.03)

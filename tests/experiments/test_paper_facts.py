@@ -4,10 +4,6 @@ from __future__ import annotations
 
 from collections import Counter
 
-import pytest
-from scipy import stats
-
-from bayesnorm.errors import BayesNormError
 from experiments.data import UCI_SETS
 from experiments.paper_facts import fact, paper_facts
 
@@ -54,50 +50,3 @@ def test_cells_read_off_the_page():
     ):
         one = fact("teye2018", *where, **settings)
         assert (one.value, one.standard_error, one.p_value) == expected
-
-
-def test_settings_are_parsed():
-    one = fact("teye2018", 8, "boston", "MCBN", "normalised_crps_percent", batch_size=64)
-    assert dict(one.settings) == {"batch_size": 64, "passes": 100, "splits": 3}
-    assert fact("mukhoti2020", 1, "cifar10", "MCBN", "accuracy", net="resnet50", batch_size=512).value == 0.9545
-    with pytest.raises(TypeError):
-        one.settings["batch_size"] = 1
-
-
-def test_what_is_not_there():
-    assert fact("teye2018", 8, "boston", "MCBN", "normalised_crps_percent", batch_size=512) is None
-    assert fact("teye2018", 6, "boston", "DO", "crps") is None
-    with pytest.raises(BayesNormError, match=r"'teye2018', 3. .*'teye2018', 4"):
-        paper_facts("teye2018", 3)
-    with pytest.raises(BayesNormError, match="8 cells of table 8 fit"):
-        fact("teye2018", 8, "kin8nm", "MCBN", "normalised_crps_percent")
-
-
-def test_p_values_that_do_not_fit_are_those_that_the_docstring_names():
-    """Two-sided t-tests of 25 runs, for all means and errors that round to those printed, and p to one unit."""
-    unfit = []
-    for one in (*paper_facts("teye2018", 4), *paper_facts("teye2018", 5)):
-        mean, error = abs(one.value), one.standard_error
-        lowest = 2 * stats.t.sf((mean + 0.005) / (error - 0.005), 24)
-        highest = 2 * stats.t.sf(max(mean - 0.005, 0) / (error + 0.005), 24)
-        mantissa, exponent = f"{one.p_value:.2e}".split("e")
-        unit = float(f"0.01e{exponent}")
-        if not lowest - unit <= float(mantissa) * 10 ** int(exponent) <= highest + unit:
-            unfit.append((one.table, one.method, one.dataset))
-    mnf = [(table, "MNF", name) for table in (4, 5) for name in ("boston", "concrete", "energy", "kin8nm", "yacht")]
-    assert sorted(unfit) == sorted([(4, "MCBN", "protein"), *mnf])
-    lowest, highest = (2 * stats.t.sf(t, 24) for t in (2.665 / 0.095, 2.655 / 0.105))
-    assert lowest < 2.77e-19 < highest, "what MCBN on protein may have meant"
-
-
-def test_the_same_setting_has_two_numbers():
-    pairs = [
-        ((8, 10, "energy", "normalised_crps_percent"), (11.1, 4.2)),
-        ((9, 11, "energy", "normalised_pll_percent"), (-14.5, -30.5)),
-        ((9, 11, "concrete", "normalised_pll_percent"), (0.0, 7.1)),
-    ]
-    for (one, other, dataset, metric), expected in pairs:
-        found = [
-            fact("teye2018", table, dataset, "MCBN", metric, batch_size=128, passes=100).value for table in (one, other)
-        ]
-        assert tuple(found) == expected

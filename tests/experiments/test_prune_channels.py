@@ -24,7 +24,7 @@ def tiny(depth):
 
 
 def test_from_the_command(experiments, monkeypatch, tmp_path):
-    scaled = Plan.of("resnet20").transform().scaled
+    scaled = Plan.from_preset("resnet20").transform().scaled
     asked = Asked(scaled(made_up(20, 1)[0]), made_up(20, 1)[1], {"svhn": scaled(made_up(20, 2)[0])})
     monkeypatch.setattr(Plan, "load", lambda plan, split: made_up(16, 0))
     monkeypatch.setattr(measuring, "load_asked", lambda plan, outside, count, device: asked)

@@ -5,8 +5,6 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-import bayesnorm as bn
-
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from experiments.rejections import RejectionPlot
 
@@ -39,10 +37,3 @@ def test_shares_are_drawn_and_labelled(diagnosis):
     np.testing.assert_allclose(ax.get_lines()[-1].get_ydata(), 5)
     assert [tick.get_text() for tick in ax.get_xticklabels()] == ["8", "40"]
     assert ax.get_xlabel() == "batch size M"
-
-
-def test_bad_arguments(diagnosis):
-    with pytest.raises(bn.BayesNormError, match=r"statistic must be .*, got 'var'"):
-        RejectionPlot.over_batch_sizes(diagnosis, "var")
-    with pytest.raises(bn.BayesNormError, match="found is empty"):
-        RejectionPlot.over_epochs({})

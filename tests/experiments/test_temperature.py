@@ -7,23 +7,15 @@ import numpy as np
 import pytest
 import torch
 from safetensors.torch import save_file
-from torch import nn
 
 import bayesnorm as bn
 from experiments.networks import CifarResNet
 from experiments.temperature import measuring
-from experiments.temperature.judging import CALIBRATE, CONSTANT, Judged, folds
-from experiments.temperature.networks import fitted, remembered
+from experiments.temperature.judging import CALIBRATE, CONSTANT, Judged
 from experiments.temperature.uncertainty import covariates
 
 # Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
-
-
-def test_folds_choose_and_judge_apart():
-    for chosen, others in folds(20, 6, 3):
-        assert len(chosen) == 6
-        assert sorted(torch.cat([chosen, others]).tolist()) == list(range(20))
 
 
 def test_differences_are_those_of_images():
@@ -38,38 +30,6 @@ def test_differences_are_those_of_images():
     assert found["standard_error"] == pytest.approx(each.std(ddof=1) / 3**0.5, abs=1e-6)
     assert found["worst_fold"] == pytest.approx(0.2, abs=1e-6)
     assert found["batch_size"] == [0, 1]
-
-
-def test_what_is_remembered_is_what_would_be_computed():
-    model = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 4)).eval()
-    x = torch.randn(30, 3, generator=torch.Generator().manual_seed(0))
-    posterior = bn.MCBN(8, states=16).fit(model, x, bn.Categorical())
-    point, drawn = remembered(posterior, x)
-    rows = torch.tensor([7, 2, 2, 29])
-    for size in (8.0, 64.0):
-        sized, own = posterior.at_batch_size(size), drawn.at_batch_size(size)
-        for _ in range(2):
-            torch.testing.assert_close(own.predict(rows).probs, sized.predict(x[rows]).probs)
-    torch.testing.assert_close(
-        point.predict(rows).probs, bn.deterministic(model, bn.Categorical()).predict(x[rows]).probs
-    )
-    y = torch.arange(30) % 4
-    asked = ((drawn, torch.arange(30)), (posterior, x))
-    choices = [bn.calibrate(each, given, y, samples=8).likelihood for each, given in asked]
-    assert choices[0].temperature == pytest.approx(choices[1].temperature, rel=1e-3)
-
-
-def test_what_is_kept_is_not_computed_again(tmp_path):
-    model = nn.Sequential(nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 4)).eval()
-    x, rows = torch.randn(80, 3, generator=torch.Generator().manual_seed(0)), torch.arange(80)
-    first, second = (fitted(model, x, tmp_path) for _ in range(2))
-    assert len(list(tmp_path.glob("*.bayesnorm"))) == 1
-    (_, drawn), (_, again) = (remembered(each, x, tmp_path) for each in (first, second))
-    expected = drawn.predict(rows).probs
-    again.executable.executable = None  # nothing is left to run
-    torch.testing.assert_close(again.predict(rows).probs, expected)
-    (_, other) = remembered(first, x + 1, tmp_path)
-    assert not torch.equal(other.predict(rows).probs, expected)
 
 
 def test_what_samples_tell_is_what_numpy_says():
@@ -119,15 +79,3 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
     assert {row["listens_to"] for row in found["rows"]} == {"logits", "margin", "largest logit", "mutual information"}
     assert 0 <= found["outside"][0][CONSTANT] <= 1
     assert f"severity 3: {CONSTANT}" in ended.out
-
-
-def test_refuses(experiments, tmp_path):
-    assert "resnet20" in experiments("temperature", "uncertainty", "resnet19").err
-    assert (
-        "network (without --weights) must be one of resnet20, resnet32, got 'resnet56'"
-        in experiments("temperature", "uncertainty", "resnet56").err
-    )
-    save_file({"conv1.weight": torch.zeros(2)}, tmp_path / "other.safetensors")
-    ended = experiments("temperature", "uncertainty", "resnet20", "--weights", tmp_path / "other.safetensors")
-    assert ended.code == 2
-    assert "does not contain the weights of resnet20" in ended.err

@@ -9,7 +9,6 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotl
 import numpy as np
 
 import bayesnorm as bn
-from bayesnorm.plots import save_figure
 from experiments.teye_figure1 import DRAWS, figure1
 
 
@@ -36,14 +35,3 @@ def test_bands_show_that_uncertainty(figure):
     assert figure.bands.x[[0, -1]].tolist() == [-6, 6]
     assert width[-1] > width[training].max()
     assert figure.bands.constant_std > 0
-
-
-def test_the_picture_is_written(figure, tmp_path):
-    save_figure(figure.draw(), tmp_path / "figure1.png")
-    assert (tmp_path / "figure1.png").read_bytes().startswith(b"\x89PNG")
-
-
-def test_same_seed_same_figure():
-    first, again, other = (figure1(epochs=3, seed=seed).bands.mean for seed in (0, 0, 1))
-    np.testing.assert_array_equal(first, again)
-    assert not np.allclose(first, other)

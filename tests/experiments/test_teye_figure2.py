@@ -12,7 +12,7 @@ import bayesnorm as bn
 from experiments import teye_figure2
 from experiments.data import CAMVID_VOID
 from experiments.segmentation import pixels, plans
-from experiments.segmentation.pixels import BINS, Frames, ask, paired, scores
+from experiments.segmentation.pixels import BINS, Frames, ask, scores
 from experiments.teye_figure2 import measuring, verdicts
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*batches:bayesnorm.BayesNormWarning")
@@ -60,7 +60,7 @@ def test_scores_of_pixels_by_hand(monkeypatch):
 
     network = torch.nn.Conv2d(11, 11, 1, bias=False)
     torch.nn.init.dirac_(network.weight)  # hands on the logits that it is given
-    frames = Frames.of(logits, y)
+    frames = Frames.with_distances(logits, y)
     monkeypatch.setattr(pixels, "AT_ONCE", 1)
     found = scores(ask(bn.deterministic(network, bn.Categorical(ignore_index=CAMVID_VOID)), frames, 5), frames)
     assert found["accuracy"] == pytest.approx(1 - 8 / 31)
@@ -76,13 +76,6 @@ def test_scores_of_pixels_by_hand(monkeypatch):
     own = found["ece by predicted class"]
     assert own["sky"] is not None
     assert own["car"] is None
-
-
-def test_differences_over_frames():
-    mean, error = paired([1.0, 2.0, None, 4.0], [0.0, 2.0, 5.0, 2.0])
-    assert mean == pytest.approx(1.0)
-    assert error == pytest.approx(1.0 / 3**0.5)
-    assert paired([0.5, 0.5], 0.5) == (0, 0)
 
 
 def made_up(auroc, near=0.1, far=0.01, tenths=None, nll=1.0):
@@ -106,12 +99,3 @@ def test_verdicts():
     ):
         claim_of = (verdicts._reasonable, verdicts._at_boundaries, verdicts._grows)
         assert [claim(measured).verdict for claim in claim_of] == expected
-
-
-def test_comparisons():
-    found = {"a": made_up(0.9, nll=1.0), "b": made_up(0.8, nll=1.2)}
-    assert verdicts._larger_batches(found, "b", "a").verdict == "holds"
-    assert verdicts._larger_batches(found, "a", "b").verdict == "does not"
-    assert verdicts._asked_likelihood(found, "a", "b").verdict == "better"
-    assert verdicts._asked_likelihood(found, "b", "a").verdict == "worse"
-    assert verdicts._asked_errors(found, "a", "a").verdict == "no telling"

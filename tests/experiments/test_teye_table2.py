@@ -11,10 +11,11 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
+from experiments import teye_table2
 from experiments.image_networks.networks import NETWORKS
 from experiments.image_networks.recipes import Recipe
 from experiments.image_networks.training import Plan, save_weights
-from experiments.networks import CifarResNet, load_cifar_resnet
+from experiments.networks import CifarResNet
 from experiments.paper_facts import paper_facts
 from experiments.teye_table2 import methods, showing
 from experiments.teye_table2.gathering import PART, Gathering
@@ -95,14 +96,14 @@ def test_scores_by_hand():
         ("samples", 4, 4.0),
         ("points", 4, 2.0),
     ]
-    two = scores.of("samples", 2)
+    two = scores.score("samples", 2)
     logs = torch.tensor([[0.6, 0.4], [0.6, 0.4]], dtype=torch.float64).log()  # means of .5 and .7, and of .9 and .3
     torch.testing.assert_close(two.nll, -logs.mean(0), rtol=0, atol=1e-6)
     assert two.spread == pytest.approx(0, abs=1e-6)
-    assert scores.of("samples").spread is None
+    assert scores.score("samples").spread is None
     assert two.accuracy == 0.5
     assert two.standard_error == pytest.approx(abs(float(logs[0, 0] - logs[0, 1])) / 2)
-    gain, error = two.gain_over(scores.of("samples", 4))
+    gain, error = two.gain_over(scores.score("samples", 4))
     assert (gain, error) == (pytest.approx(0, abs=1e-6), pytest.approx(0, abs=1e-6))
 
 
@@ -208,7 +209,7 @@ def test_networks_that_were_trained_here(tmp_path, refuses, write_network):
 
 @pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch, write_network):
-    require("resnet_cifar10/resnet32.safetensors", "cifar10/test_first2000.webp", "cifar10/train_first5000.webp")
+    require("cifar10/test_first2000.webp", "cifar10/train_first5000.webp")
     pytest.importorskip("matplotlib")
     smallest = Preset(
         train_images=16,
@@ -224,7 +225,9 @@ def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch, 
     monkeypatch.setattr(methods, "BATCH_SIZE", 8)
     monkeypatch.setattr(methods, "REPEATS", 1)
     told = {"method": "laplace-torch, last layer", "passes": 1.0, "versions": {"laplace-torch": "0.3"}}
-    write_predictions(tmp_path, load_cifar_resnet(32), torch.arange(12), torch.full((12, 10), 0.1), told)
+    given = CifarResNet(20, width=2, seed=7).eval()
+    monkeypatch.setattr(teye_table2, "given_network", lambda: given)
+    write_predictions(tmp_path, given, torch.arange(12), torch.full((12, 10), 0.1), told)
     (tmp_path / "networks").mkdir()
     for seed in (0, 1):
         write_network(tmp_path / "networks", f"n{seed}", seed)

@@ -9,7 +9,6 @@ import pytest
 
 from bayesnorm.errors import BayesNormError
 from experiments import teye_uncertainty
-from experiments.uci import PRESETS
 
 CURVE = [
     {"effective_batch_size": size, "normalised_crps_mean": score, "normalised_crps_error": 0.5}
@@ -31,25 +30,6 @@ def rows(preset="quick"):
     scores = [("", 8.0), ("", 10.0), ("2", 1.0), ("2", 2.0)]
     found = [shared | {"passes": t, "normalised_crps": str(v), "normalised_pll": str(-v)} for t, v in scores]
     return [*found, {**found[0], "setting": "64.0"}, {**found[0], "method": "MCBN centred"}]
-
-
-@pytest.mark.parametrize("preset", ["quick", "paper"])
-def test_all_samples_are_as_many_as_the_preset_has(preset):
-    (curve,) = teye_uncertainty.samples(rows(preset)).values()
-    crps = curve.series["CRPS"]
-    assert crps.at.tolist() == [2.0, PRESETS[preset].samples]
-    assert crps.mean.tolist() == [1.5, 9.0]
-    assert crps.runs.tolist() == [2, 2]
-    assert curve.series["PLL"].mean.tolist() == [-1.5, -9.0]
-
-
-def test_runs_are_as_many_as_the_preset_has():
-    for preset, runs in (("quick", 4), ("paper", 25)):
-        (curve,) = teye_uncertainty.batch_sizes(header(preset)).values()
-        trained = curve.series["trained with M = 32"]
-        assert trained.at.tolist() == [64.0, 256.0], "what is out of sight is left out"
-        assert trained.mean.tolist() == [-5.0, 10.0]
-        assert trained.runs.tolist() == [runs, runs]
 
 
 def test_pictures_are_drawn_of_what_there_is(tmp_path, capsys):

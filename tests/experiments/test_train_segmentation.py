@@ -8,13 +8,11 @@ import numpy as np
 import pytest
 import torch
 
-from bayesnorm.errors import BayesNormError
-from experiments.data import CAMVID_VOID
 from experiments.image_networks import training
 from experiments.image_networks.training import trained_network
 from experiments.segmentation import frames as frames_module
-from experiments.segmentation.frames import Light, load_frames, median_frequency_weights
-from experiments.segmentation.plans import RECIPES, SegmentationPlan, Task
+from experiments.segmentation.frames import Light, load_frames
+from experiments.segmentation.plans import SegmentationPlan, Task
 
 
 class Killed(BaseException):
@@ -23,7 +21,7 @@ class Killed(BaseException):
 
 def plan(task=Task.classes, **changes):
     changes = {"epochs": 2, "batch_size": 4, "images": 8, "test_images": 5, **changes}
-    return SegmentationPlan.of("small-unet", task=task, **changes)
+    return SegmentationPlan.from_preset("small-unet", task=task, **changes)
 
 
 def test_frames_are_spread_and_of_the_light_asked_for(road_scenes):
@@ -35,17 +33,6 @@ def test_frames_are_spread_and_of_the_light_asked_for(road_scenes):
     dusk, day = (load_frames("train", light=light)[0] for light in (Light.dusk, Light.day))
     assert torch.equal(torch.cat([dusk, day]), x)
     assert len(dusk) == frames_module.DUSK_FRAMES["train"]
-
-
-def test_weights_by_hand():
-    """Class 0 fills all of one frame and half of the other, class 1 the other half, of which a half is void."""
-    y = torch.zeros(2, 2, 4, dtype=torch.long)
-    y[1, :, 2:] = 1
-    y[1, 1, 2:] = CAMVID_VOID
-    weights = median_frequency_weights(y)
-    frequency = torch.tensor([(8 + 4) / (8 + 6), 2 / 6])
-    torch.testing.assert_close(weights[:2], frequency.min() / frequency)  # torch's median is the lower of two
-    assert not weights[2:].any()
 
 
 def test_command_trains_writes_and_shows_again(experiments, road_scenes, tmp_path):
@@ -92,10 +79,3 @@ def test_a_killed_training_goes_on(road_scenes, tmp_path, monkeypatch):
     assert after["losses"] == told["losses"]
     for name, value in whole.state_dict().items():
         assert torch.equal(value, again.state_dict()[name]), name
-
-
-def test_presets_and_unknown_names():
-    assert SegmentationPlan.of("segnet", "paper").step == 1
-    assert all(recipe.batch_size >= 2 for recipes in RECIPES.values() for recipe in recipes.values())
-    with pytest.raises(BayesNormError, match=r"network must be .*one of segnet.*, got 'fcn'"):
-        SegmentationPlan.of("fcn")

@@ -2,15 +2,13 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 
 import pytest
 import torch
 from torch.distributions import Normal
 
-from bayesnorm import metrics
-from experiments.uci.scoring import Asked, Noise, for_each, scores
+from experiments.uci.scoring import Asked, Noise, scores
 
 SAMPLES, SPLITS = 7, 2
 LENGTHS = 20, 13, 17, 20
@@ -113,56 +111,6 @@ def test_scores_are_the_papers():
             torch.testing.assert_close(found[name][i], value, **EXACT, msg=f"{name} of network {i}")
 
 
-def test_one_network_scores_as_in_a_stack():
-    asked, _, outputs, targets = task()
-    together = scores(asked, known_noise())
-    f, y = outputs[1][:, None, :, None], targets[1][None, :, None]
-    alone = Asked.from_outputs(lambda n: f[:n], y, SAMPLES, 1)
-    assert alone.networks == 1
-    for name, value in scores(alone, known_noise(1)).items():
-        torch.testing.assert_close(value, together[name][1:2], **EXACT, msg=name)
-
-
-def test_moments_alone_give_what_needs_no_samples():
-    asked, networks, _, _ = task()
-    of_moments = Asked(None, networks.moments, asked.y, SAMPLES, SPLITS)
-    without_pll = Noise.chosen(of_moments, BETWEEN, by_pll=False)
-    found = scores(of_moments, without_pll)
-    assert without_pll.pll is None
-    assert without_pll.constant_pll is None
-    noise = Noise.chosen(asked, BETWEEN)
-    for name in ("crps", "constant_crps", "cv_crps"):
-        torch.testing.assert_close(getattr(without_pll, name), getattr(noise, name), **EXACT)
-    expected = scores(asked, noise)
-    assert found.keys() == {name for name in expected if "pll" not in name}
-    for name, value in found.items():
-        torch.testing.assert_close(value, expected[name], **EXACT)
-
-
-@pytest.mark.parametrize("whole", [True, False])
-def test_several_scores_cost_one_run(whole):
-    asked, networks, _, _ = task()
-    asked = asked if whole else Asked(None, networks.moments, asked.y, SAMPLES, SPLITS)
-    scores(asked, Noise.chosen(asked, BETWEEN, by_pll=whole))
-    assert (networks.runs, networks.moments_computed) == ((1, 0) if whole else (0, 1))
-    dataclasses.replace(asked, samples=2).matched(torch.ones(4))
-    assert networks.runs + networks.moments_computed == 2, "fewer samples are others"
-
-
-def test_no_uncertainty_but_noise():
-    asked, _, outputs, targets = task()
-    precision = torch.tensor([0.2, 0.2, 0.3, 0.3]).double()
-    constant = asked.constant().matched(precision)
-    seen = ~asked.y.isnan()
-    torch.testing.assert_close(constant.mean[seen], asked.matched(precision).mean[seen])
-    assert not constant.epistemic.any()
-    assert asked.matched(precision).epistemic[seen].min() > 0.1
-    of_mixture = for_each(metrics.pll, asked.constant().predictive(precision), asked.y)
-    for i, (f, y) in enumerate(zip(outputs, targets, strict=True)):
-        expected = Normal(f.mean(0), precision[i].rsqrt()).log_prob(y).mean()
-        torch.testing.assert_close(of_mixture[i], expected, **EXACT)
-
-
 def test_noise_is_the_best_of_a_fine_grid():
     """Every split has one precision, which makes the mean over its folds of their mean score best."""
     asked, _, outputs, targets = task()
@@ -190,17 +138,3 @@ def test_noise_is_the_best_of_a_fine_grid():
             if name == "crps":
                 assert float(noise.cv_crps[split]) == pytest.approx(mean_score(chosen), rel=1e-9)
     assert abs(noise.crps[0] / noise.crps[1] - 1) > 0.05, "every split has its own"
-
-
-@pytest.mark.parametrize(("between", "end"), [((1e-5, 1e-3), 1e-3), ((50.0, 900.0), 50.0)])
-def test_noise_stays_in_its_range(between, end):
-    asked, _, _, _ = task()
-    noise = Noise.chosen(asked, between)
-    for name in ("crps", "pll", "constant_crps", "constant_pll"):
-        torch.testing.assert_close(getattr(noise, name), torch.full((2,), end).double(), rtol=1e-6, atol=0)
-
-
-def test_folds_of_a_split_share_a_precision():
-    asked, _, _, _ = task()
-    assert asked.each_network(torch.tensor([1.0, 2.0])).tolist() == [1, 1, 2, 2]
-    assert asked.per_split_mean(torch.tensor([3.0, 5.0, 4.0, 4.0])).tolist() == [4, 4]

@@ -15,18 +15,15 @@ from torch.nn.functional import mse_loss
 
 import bayesnorm as bn
 from bayesnorm import metrics
-from bayesnorm.posterior import Empirical
 from bayesnorm.training import train
 from benchmarks.package_profile import FUNCTIONS, MUST_RUN, Ran
 from experiments.networks import paper_dropout_mlp, paper_mlp
-from experiments.stacked_networks import in_target_units, own_targets
-from experiments.uci import cross_validation, presets, unit
-from experiments.uci.cross_validation import DRAWN, POINT, Trial, settings_for
+from experiments.stacked_networks import own_targets
+from experiments.uci import presets, unit
+from experiments.uci.cross_validation import settings_for
 from experiments.uci.folds import Data
 from experiments.uci.posteriors import MULTIPLES
 from experiments.uci.results import METHODS_OF
-
-from ..marks import takes_long
 
 N, FOLDS, DRAWS, EPOCHS = 90, 2, 20, 50
 """72 training rows and 18 test rows; folds of 36 rows, which 36 others train for."""
@@ -88,7 +85,7 @@ def found(watched):
     return {family: result for family, (result, _) in watched.items()}
 
 
-def of(result, method, passes=None):
+def rows_of(result, method, passes=None):
     return [row for row in result["rows"] if row["method"] == method and row["passes"] == passes]
 
 
@@ -97,7 +94,7 @@ def test_every_method_has_a_row_for_each_run(found, family):
     counts = Counter(row["method"] for row in found[family]["rows"] if row["passes"] is None)
     assert counts.keys() == set(METHODS_OF[family])
     for method in METHODS_OF[family]:
-        runs = [(row["split"], row["seed"]) for row in of(found[family], method)]
+        runs = [(row["split"], row["seed"]) for row in rows_of(found[family], method)]
         seeds = (0,) if method == "DeepEnsemble" else TOY.seeds
         assert runs == [(split, seed) for split in TOY.splits for seed in seeds], method
     for row in found[family]["rows"]:
@@ -112,7 +109,7 @@ def test_every_method_has_a_row_for_each_run(found, family):
     alone, constant = unit.NAMES[family]
     for method in (alone, constant):
         for name in ("normalised_crps", "normalised_pll", "normalised_pll_own"):
-            assert [row[name] for row in of(found[family], method)] == pytest.approx([0.0] * 4, abs=1e-4)
+            assert [row[name] for row in rows_of(found[family], method)] == pytest.approx([0.0] * 4, abs=1e-4)
 
 
 @pytest.mark.parametrize("family", ["bn", "dropout"])
@@ -124,31 +121,21 @@ def test_a_unit_runs_what_users_run(watched, family):
 
 def test_what_else_is_told(found):
     result = found["bn"]
-    steps = sum(row["epochs"] for row in of(result, "BN")) * (72 // 16)
+    steps = sum(row["epochs"] for row in rows_of(result, "BN")) * (72 // 16)
     assert result["network_steps"] > steps
     assert [point["effective_batch_size"] for point in result["curve"]] == [16 * multiple for multiple in MULTIPLES]
     at_16 = result["curve"][MULTIPLES.index(1.0)]
-    crps = [row["crps"] for row in of(result, "MCBN")]
+    crps = [row["crps"] for row in rows_of(result, "MCBN")]
     assert at_16["crps_mean"] == pytest.approx(np.mean(crps), rel=1e-5)
     assert at_16["crps_error"] == pytest.approx(np.std(crps, ddof=1) / 2, rel=1e-3)
-    assert at_16["cv_crps"] == pytest.approx([row["cv_crps"] for row in of(result, "MCBN")][::2], rel=1e-5, abs=1e-6)
+    assert at_16["cv_crps"] == pytest.approx(
+        [row["cv_crps"] for row in rows_of(result, "MCBN")][::2], rel=1e-5, abs=1e-6
+    )
     std = result["points"]["std"]
     assert len(std) == len(result["points"]["error"]) == 18
     assert std == sorted(std)
     assert {row["passes"] for row in result["rows"]} == {None, 2, 5, 10}, "fewer samples than there are"
     assert found["dropout"]["curve"] == []
-
-
-def test_sizes_by_crps_are_the_least_of_the_curve(found):
-    best = np.argmin([point["cv_crps"] for point in found["bn"]["curve"]], axis=0)
-    resized = of(found["bn"], "MCBN M' by CRPS")
-    assert [row["effective_batch_size"] for row in resized] == [16 * MULTIPLES[best[split]] for split in (0, 0, 1, 1)]
-    for row in resized:
-        at = found["bn"]["curve"][MULTIPLES.index(row["effective_batch_size"] / 16)]
-        assert row["cv_crps"] == pytest.approx(at["cv_crps"][TOY.splits.index(row["split"])], rel=1e-5)
-    for name in ("MCBN", "MCBN centred"):
-        for row, plain in zip(of(found["bn"], f"{name} M' by CRPS"), of(found["bn"], name), strict=True):
-            assert row["cv_crps"] <= plain["cv_crps"] * (1 + 1e-5)
 
 
 def test_test_rows_are_never_trained_on(data):
@@ -228,16 +215,6 @@ class Alone:
         )
         return kept, y[fold.held]
 
-    def reached(self, split, decay, criterion):
-        """Mean over the folds of the RMSE on their held rows, by epoch."""
-        folds = [self.trained(("fold", split * FOLDS + i), 100 + i, decay) for i in range(FOLDS)]
-        found = {}
-        for epoch in range(10, EPOCHS + 1, 10):
-            means = [kept[epoch][0] if criterion == POINT else kept[epoch][1].mean(0) for kept, _ in folds]
-            errors = [(mean[:, 0] - y).square().mean().sqrt() for mean, (_, y) in zip(means, folds, strict=True)]
-            found[epoch] = float(torch.stack(errors).mean())
-        return found
-
 
 @pytest.fixture(scope="module")
 def normalised(data):
@@ -249,36 +226,12 @@ def alone(request, data, normalised):
     return normalised if request.param == "bn" else Alone(data, "dropout")
 
 
-@takes_long
-@pytest.mark.parametrize("criterion", [POINT, DRAWN])
-def test_cross_validation_chooses_the_least_rmse(found, alone, criterion):
-    method = unit.NAMES[alone.family][0] if criterion == POINT else {"bn": "MCBN", "dropout": "MCDropout"}[alone.family]
-    for split in range(2):
-        curves = {decay: alone.reached(split, decay, criterion) for decay in TOY.weight_decays}
-        for row in of(found[alone.family], method)[2 * split : 2 * split + 2]:
-            at = curves[row["weight_decay"]]
-            assert row["cv_rmse"] == pytest.approx(at[row["epochs"]], rel=CLOSE)
-            # Networks whose score got worse twice in a row stop: later ones do not count.
-            for curve in curves.values():
-                assert row["cv_rmse"] <= min(until_stopped(curve).values()) * (1 + CLOSE)
-
-
-def until_stopped(curve):
-    best, waited, seen = math.inf, 0, {}
-    for epoch, score in curve.items():
-        seen[epoch] = score
-        best, waited = (score, 0) if score <= best else (best, waited + 1)
-        if waited == TOY.patience:
-            break
-    return seen
-
-
 def test_scores_are_those_of_plain_calls(found, alone):
     """From the chosen weight decay and epochs on: noise from the folds, a network on all training rows, its samples."""
     method = {"bn": "MCBN", "dropout": "MCDropout"}[alone.family]
     split, seed = 1, 2
     (row,) = (
-        row for row in of(found[alone.family], method) if (row["split"], row["seed"]) == (TOY.splits[split], seed)
+        row for row in rows_of(found[alone.family], method) if (row["split"], row["seed"]) == (TOY.splits[split], seed)
     )
     decay, epochs = row["weight_decay"], row["epochs"]
     folds = [alone.trained(("fold", split * FOLDS + i), 100 + i, decay) for i in range(FOLDS)]
@@ -307,74 +260,3 @@ def test_scores_are_those_of_plain_calls(found, alone):
     assert row["coverage_95"] == pytest.approx(float(metrics.coverage(gaussian, y, 0.95)), abs=1e-9)
     assert row["normalised_crps"] == pytest.approx(float(metrics.normalised_crps(own, y, constant)), abs=100 * CLOSE)
     assert row["normalised_pll"] == pytest.approx(float(metrics.normalised_pll(own, y, constant)), abs=100 * CLOSE)
-
-
-def test_fewer_passes_are_the_first_samples(found, normalised):
-    for passes in (2, 5, 10):
-        row = of(found["bn"], "MCBN", passes)[1]
-        assert (row["split"], row["seed"]) == (1, 2)
-        kept, y = normalised.trained(("whole", 0), 2, row["weight_decay"])
-        f = kept[row["epochs"]][1].double()[:passes]
-        own = bn.predictive.RegressionPredictive(f, torch.tensor(row["precision"]).double().rsqrt())
-        for name, score in (("rmse", metrics.rmse), ("crps", metrics.crps), ("pll", metrics.pll)):
-            assert row[name] == pytest.approx(float(score(own, y.double())), rel=CLOSE)
-
-
-def test_an_ensemble_is_its_seeds_networks(found, normalised):
-    for split, row in enumerate(of(found["bn"], "DeepEnsemble")):
-        members = [normalised.trained(("whole", split), seed, row["weight_decay"]) for seed in TOY.seeds]
-        f = torch.stack([kept[row["epochs"]][0] for kept, _ in members]).double()
-        own = bn.predictive.RegressionPredictive(f, torch.tensor(row["precision"]).double().rsqrt())
-        y = members[0][1].double()
-        assert row["rmse"] == pytest.approx(float(metrics.rmse(own, y)), rel=CLOSE)
-        assert row["crps"] == pytest.approx(float(metrics.crps(own, y)), rel=CLOSE)
-        assert row["pll"] == pytest.approx(float(metrics.pll(own, y)), abs=CLOSE)
-        assert row["effective_batch_size"] is None
-
-
-def test_networks_stop_at_the_epochs_that_were_chosen(data, normalised):
-    """Each at its own, as if the others had not gone on."""
-    trial = Trial(TOY, data, "bn", 16.0, "cpu")
-    epochs, decays = [20, 10, 40], [1e-1, 1e-3, 1e-3]
-    folds = [data.whole[0], data.whole[1], data.whole[1]]
-    stack, own, steps = cross_validation.retrain(trial, folds, [1, 1, 2], decays, epochs)
-    assert stack.tracked.tolist() == [4 * each for each in epochs]
-    assert steps == 4 * sum(epochs)
-    held = data.held_rows(folds, own)
-    f = in_target_units(stack, own).point(held).float()
-    for i, (split, seed) in enumerate([(0, 1), (1, 1), (1, 2)]):
-        kept, _ = normalised.trained(("whole", split), seed, decays[i])
-        torch.testing.assert_close(f[i], kept[epochs[i]][0], rtol=CLOSE, atol=10 * CLOSE)
-
-
-def test_networks_that_went_astray_are_not_chosen():
-    scores = [(20, torch.tensor([math.nan, 1.0, 3.0, 2.0]))]  # two weight decays of two folds, the first of which fail
-    assert cross_validation._best(scores, torch.full((4,), 20), decays=2, splits=1, folds=2) == [(1, 2.5)]
-
-
-FORCED = dataclasses.replace(TOY, splits=(1,), weight_decays=(1e-3,), epochs=20, evaluate_every=20, samples=17)
-"""One weight decay and one epoch to choose, so that networks are the same whatever the uncertainty about them."""
-
-
-@takes_long
-def test_doubled_deviations_are_a_quarter_of_the_batch_size(monkeypatch):
-    """What MCBN samples is said in `MCBN.distribution` alone: a unit follows it, in every score, as theory has it."""
-    monkeypatch.setitem(presets.PRESETS, "forced", FORCED)
-    plain = unit.run("forced", "toy", "bn", 16.0, "cpu")
-    monkeypatch.setattr(bn.MCBN, "distribution", lambda _, deviations: Empirical(2 * deviations))
-    doubled = unit.run("forced", "toy", "bn", 16.0, "cpu")
-    # Twice the deviations are M' = M / 4: the curves are the same, two powers of two apart.
-    for now, before in zip(doubled["curve"][2:], plain["curve"], strict=False):
-        assert now["effective_batch_size"] == 4 * before["effective_batch_size"]
-        for name in ("cv_crps", "crps_mean", "normalised_crps_mean", "normalised_crps_error"):
-            assert now[name] == pytest.approx(before[name], rel=CLOSE, abs=CLOSE)
-    quarter = plain["curve"][MULTIPLES.index(0.25)]
-    for name in ("crps", "normalised_crps"):
-        now, before = (np.mean([row[name] for row in of(result, "MCBN")]) for result in (doubled, plain))
-        assert now == pytest.approx(quarter[f"{name}_mean"], rel=CLOSE, abs=CLOSE)
-        assert abs(now / before - 1) > 100 * CLOSE, "and another score than at M"
-    for name in ("BN", "GaussianBN", "GaussianBN rank 16", "StochasticBN", "DeepEnsemble"):
-        for now, before in zip(of(doubled, name), of(plain, name), strict=True):
-            changed = {key for key in before if now[key] != before[key]}
-            # Networks are chosen by MCBN's error, which is told of all that share them.
-            assert changed == (set() if name in ("BN", "DeepEnsemble") else {"cv_rmse"}), name

@@ -6,11 +6,10 @@ import dataclasses
 import json
 from functools import partial
 
-import numpy as np
 import pytest
 import torch
 
-from experiments import active_digits, compare_methods, kendall_uncertainty, mukhoti_batch_size, uci_luck
+from experiments import compare_methods, kendall_uncertainty, mukhoti_batch_size, uci_luck
 from experiments.kendall_uncertainty.gap import measure_gap
 from experiments.networks import paper_mlp
 
@@ -29,19 +28,6 @@ def written(tmp_path):
         return content
 
     return read
-
-
-def test_active_digits(experiments, tmp_path, monkeypatch, written):
-    runs = {name: np.array([[0.5, 0.7], [0.6, 0.8]]) for name in active_digits.ACQUISITIONS}
-    curves = active_digits.LearningCurves(np.array([20, 30]), runs, runs)
-    asked = []
-    monkeypatch.setattr(active_digits, "learning_curves", lambda seeds, progress: asked.append(seeds) or curves)
-    ended = experiments("active-digits", "--seeds", 2, "--out", tmp_path / "out")
-    assert (ended.code, asked) == (0, [2])
-    assert "test accuracy, 2 seeds" in ended.out
-    found = written("active_digits")
-    assert found["labels"] == [20, 30]
-    assert found["nll"]["BALD"] == [[0.5, 0.7], [0.6, 0.8]]
 
 
 def test_compare_methods(experiments, tmp_path, monkeypatch, written):
@@ -106,17 +92,3 @@ def test_uci_luck_goes_on_where_it_was(experiments, require, tmp_path, monkeypat
     assert asked == [(1, 32.0), (1, 64.0), (1, 64.0), (1, 128.0), (2, 32.0), (2, 64.0), (2, 128.0)]
     assert "repeat 2: RMSE 34.000 ± 0.000" in ended.out
     assert len(written("l", picture=False)["rows"]) == 6
-
-
-def test_uci_luck_has_other_networks_on_the_same_rows(require, monkeypatch):
-    require("uci/yacht.npz")
-    shape = {"splits": (1, 2), "folds": 2, "seeds": (1, 2), "weight_decays": (1e-3,), "epochs": 2, "evaluate_every": 2}
-    preset = dataclasses.replace(uci_luck.PRESETS["paper"], **shape, samples=8)
-    monkeypatch.setattr(uci_luck, "PRESETS", {"paper": preset})
-    with torch.no_grad():
-        first, again, other = (uci_luck.scores_at("yacht", 32.0, repeat, "cpu") for repeat in (1, 1, 2))
-    assert first == again
-    assert len(first["cv_rmse"]) == 2
-    assert len(first["rmse"]) == 4
-    assert not set(first["rmse"]) & set(other["rmse"])
-    assert uci_luck.result([first])["crps"] == pytest.approx(sum(first["crps"]) / 4)

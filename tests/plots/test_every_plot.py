@@ -58,7 +58,7 @@ EVERY = {
     "FunctionBands": FunctionBands(X, X, {0.95: (X - 1, X + 1)}, 0.5),
     "QQPlot": QQPlot.of_units(DIAGNOSIS, "1", batch_size=8),
     "RejectionPlot": RejectionPlot.over_batch_sizes(DIAGNOSIS),
-    "SensitivityCurve": SensitivityCurve.of({"a": {8: [1.0, 2.0], 16: [0.0, 1.0]}}, baseline=0.0),
+    "SensitivityCurve": SensitivityCurve.from_runs({"a": {8: [1.0, 2.0], 16: [0.0, 1.0]}}, baseline=0.0),
 }
 
 

@@ -8,7 +8,6 @@ import signal
 import sys
 import time
 from pathlib import Path
-from types import SimpleNamespace
 from typing import Any
 
 
@@ -27,13 +26,6 @@ def odd_values(x: int) -> dict[str, Any]:
 def careless(x: int) -> float:
     """Samples from the global generator."""
     return random.random() + x
-
-
-def noisy(x: int) -> int:
-    print("to standard output", flush=True)
-    os.write(1, b"past Python\n")
-    assert sys.stdin.read() == ""
-    return x
 
 
 def threads(x: int) -> list[str]:
@@ -64,20 +56,6 @@ def leaves(x: int) -> int:
     sys.exit(3)
 
 
-def forks(x: int) -> int:
-    """Children that do not end by themselves come back as their parent does; units are slow enough to meet them."""
-    child = os.fork()
-    if child == 0 and x == 1:
-        time.sleep(0.2)
-        raise RuntimeError("in the child")
-    if child == 0 and x == 2:
-        sys.exit()
-    if child and x == 2:
-        assert os.waitpid(child, 0)[1] == 0
-    time.sleep(0.3 if child else 0)
-    return x * x
-
-
 class Beyond(BaseException):
     """What is no `Exception`."""
 
@@ -95,20 +73,4 @@ def dies(x: int, deadly: list[int], kind: str) -> int:
             os.kill(os.getpid(), signal.SIGKILL)
         os.kill(os.getpid(), getattr(signal, kind))
         time.sleep(60)
-    return x * x
-
-
-def loses_its_gpu(x: int, deadly: list[int], device: str = "cuda") -> int:
-    """As after an illegal access to a GPU's memory: CUDA fails in this process from then on."""
-
-    def fail() -> None:
-        raise RuntimeError("CUDA error: an illegal memory access was encountered")
-
-    if x in deadly:
-        cuda = SimpleNamespace(is_initialized=lambda: True, synchronize=fail)
-        sys.modules["torch"] = SimpleNamespace(  # type: ignore[assignment]
-            cuda=cuda, __version__="0", set_num_threads=lambda _: None, manual_seed=lambda _: None
-        )
-    if isinstance(sys.modules.get("torch"), SimpleNamespace):
-        fail()
     return x * x

@@ -2,24 +2,18 @@
 
 from __future__ import annotations
 
-import io
 import json
 import os
-import random
 import signal
 import subprocess
 import sys
-import threading
 import time
 from pathlib import Path
 
-import numpy as np
 import pytest
-import torch
 
 from bayesnorm.errors import BayesNormError
-from experiments.bench import Runner, Store, Tally, Unit, run_local, unit_bar
-from experiments.bench.progress import pace
+from experiments.bench import Runner, Store, Tally, Unit, run_local
 
 from ...marks import takes_long
 from .processes import gone
@@ -43,16 +37,6 @@ def test_results_are_the_same_for_any_number_of_workers(tmp_path, units, table):
             tables.append([repr(table(store, name)) for name in store.experiments()])
             assert all(row["machine"]["threads"] == 1 and row["seconds"] >= 0 for row in store.rows("test"))
     assert tables[0] == tables[1] == tables[2]
-
-
-def test_this_process_is_as_before(store, units):
-    plain, legacy, state = random.getstate(), np.random.get_state()[1].tolist(), torch.get_rng_state()  # noqa: NPY002
-    threads = torch.get_num_threads()
-    run_local(units("careless", 2), store, workers=0, threads=2)
-    assert random.getstate() == plain
-    assert np.random.get_state()[1].tolist() == legacy  # noqa: NPY002
-    assert torch.equal(torch.get_rng_state(), state)
-    assert torch.get_num_threads() == threads
 
 
 def test_a_second_run_does_only_what_is_missing(store, units):
@@ -131,54 +115,6 @@ def test_a_worker_that_dies_costs_its_unit_only(store, units, kind, message):
     assert all(message in failure.error and failure.attempts == 1 for failure in failures)
 
 
-@takes_long
-@pytest.mark.skipif(not hasattr(os, "fork"), reason="needs fork")
-@pytest.mark.filterwarnings("ignore:This process .* is multi-threaded:DeprecationWarning")
-@pytest.mark.parametrize("workers", [0, 1])
-def test_a_child_that_a_unit_forked_answers_for_nobody(store, units, workers):
-    assert run_local(units("forks", 4), store, workers=workers) == Tally(0, 4, 0)
-    assert [row["result"] for row in store.rows("test")] == [0, 1, 4, 9]
-
-
-def test_a_worker_that_loses_its_gpu_costs_its_unit_only(store, units):
-    """CUDA does not come back in a process; units that the same process went on with would all fail."""
-    deadly = [1, 4]
-    todo = units("loses_its_gpu", 5, deadly=deadly)
-    assert run_local(todo, store, workers=1) == Tally(0, 5 - len(deadly), len(deadly))
-    failures = store.failures("test")
-    assert [failure.parameters["x"] for failure in failures] == deadly
-    assert all("illegal memory access" in failure.error for failure in failures)
-
-
-def test_a_worker_that_is_killed_from_outside(store, units, tmp_path):
-    todo = units("slow", 3, folder=str(tmp_path), seconds=0.3)
-
-    def kill():
-        while not (pid := tmp_path / "1.pid").exists():
-            time.sleep(0.01)
-        os.kill(int(pid.read_text()), signal.SIGKILL)
-
-    thread = threading.Thread(target=kill, daemon=True)
-    thread.start()
-    assert run_local(todo, store, workers=1) == Tally(0, 2, 1)
-    thread.join()
-    assert [row["result"] for row in store.rows("test")] == [0, 4]
-
-
-def test_printing_and_reading_do_not_disturb(store, units, capfd):
-    assert run_local(units("noisy", 2), store, workers=1) == Tally(0, 2, 0)
-    told = capfd.readouterr()
-    assert told.out == ""
-    assert told.err.count("to standard output\npast Python\n") == 2
-
-
-def test_threads(store, units):
-    run_local(units("threads", 1), store, workers=1, threads=2)
-    (row,) = store.rows("test")
-    assert row["result"] == ["2", "2"]
-    assert row["machine"]["threads"] == 2
-
-
 def test_what_was_finished_before_an_interruption_is_kept(store, units):
     def stop(done, total):
         if done == 1:
@@ -188,21 +124,6 @@ def test_what_was_finished_before_an_interruption_is_kept(store, units):
     with pytest.raises(KeyboardInterrupt):
         run_local(units("square", 8), store, workers=2, progress=stop)
     assert len(store.rows("test")) == 2
-
-
-def test_nothing_is_left_when_progress_raises(store, units, tmp_path):
-    class Enough(Exception):
-        pass
-
-    def stop(done, total):
-        if done == 2:
-            raise Enough
-
-    with pytest.raises(Enough):
-        run_local(units("slow", 8, folder=str(tmp_path), seconds=0.1), store, workers=2, progress=stop)
-    assert 2 <= len(store.rows("test")) <= 4
-    assert store.failures("test") == []
-    assert all(gone(int(file.read_text())) for file in tmp_path.glob("*.pid"))
 
 
 RUN = """
@@ -244,55 +165,8 @@ def test_a_run_that_is_stopped_leaves_its_results_and_no_process(tmp_path, how):
         assert store.failures("test") == []
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"workers": -1}, "workers must be a whole number from 0, got -1"),
-        ({"workers": 1.5}, "workers must be .*, got 1.5"),
-        ({"threads": 0}, "threads must be .*a whole number from 1.*, got 0"),
-        ({"threads": None}, "threads must be .*, got None"),
-    ],
-)
-def test_bad_numbers(store, units, options, message):
-    with pytest.raises(BayesNormError, match=message):
-        run_local(units("square", 1), store, **options)
-
-
 def test_a_module_that_is_not_there_is_said_before_anything_runs(store):
     for module in ("no_such_module", "no_such.module"):
         with pytest.raises(BayesNormError, match=f"units: there is no module {module}"):
             run_local([Unit("test", f"{module}:run", {})], store)
         assert store.experiments() == []
-
-
-def test_a_store_that_can_only_be_read_is_said_before_anything_runs(store, units, tmp_path):
-    kept = units("square", 1)
-    run_local(kept, store, workers=0)
-    store._connection.execute("PRAGMA query_only = ON")  # root may write to any file
-    with pytest.raises(BayesNormError, match="readonly database"):
-        run_local(units("slow", 1, folder=str(tmp_path), seconds=0.0), store, workers=0)
-    assert not [*tmp_path.glob("*.pid")]
-    assert run_local(kept, store, workers=0) == Tally(1, 0, 0)
-
-
-def test_pace():
-    for numbers, text in (
-        ((0, 5, 1.0), ""),
-        ((50, 100, 10.0), "5.0/s, 0:00:20 left"),
-        ((3, 7, 60.0), "3.0/min, 0:02:20 left"),
-        ((1, 1, 1800.0), "2.0/h, 0:30:00 left"),
-        ((5, 0, 5.0), "1.0/s, 0:00:00 left"),
-    ):
-        assert pace(*numbers) == text
-
-
-def test_the_bar(store, units, monkeypatch):
-    pytest.importorskip("rich")
-    monkeypatch.setattr(sys, "stderr", io.StringIO())
-    monkeypatch.setenv("COLUMNS", "120")
-    with unit_bar("squares") as bar:
-        run_local(units("square", 5), store, workers=0, progress=bar)
-    told = sys.stderr.getvalue()
-    assert "squares" in told
-    assert "5/5" in told
-    assert "left" in told

@@ -8,7 +8,6 @@ import json
 import os
 import secrets
 import signal
-import socket
 import subprocess
 import sys
 import time
@@ -77,79 +76,6 @@ def test_the_same_table_as_a_local_run(tmp_path, units, table):
     assert seen[0] == seen[1]
 
 
-@takes_long
-@pytest.mark.usefixtures("cluster")
-def test_a_worker_that_dies_costs_its_unit_only(store, units, tmp_path):
-    todo = units("dies", 6, deadly=[2], kind="SIGKILL")
-    assert run_ray(todo, store) == Tally(0, 5, 1)
-    assert [row["result"] for row in store.rows("test")] == [0, 1, 9, 16, 25]
-    (failure,) = store.failures("test")
-    assert (failure.parameters["x"], failure.attempts) == (2, 1)
-    assert failure.error == "The worker process died before the unit was finished, often because of too little memory."
-    assert run_ray(todo, store) == Tally(5, 0, 1)  # the next run tries it, and nothing else, again
-    assert store.failures("test")[0].attempts == 2
-
-
-@takes_long
-@pytest.mark.usefixtures("cluster")
-def test_a_worker_that_loses_its_gpu_costs_its_unit_only(store, units):
-    """CUDA does not come back in a process; units that the same process went on with would all fail."""
-    todo = units("loses_its_gpu", 5, deadly=[1], device="cuda")
-    assert run_ray(todo, store, workers=1) == Tally(0, 4, 1)
-    (failure,) = store.failures("test")
-    assert failure.parameters["x"] == 1
-    assert "illegal memory access" in failure.error
-
-
-@takes_long
-@pytest.mark.usefixtures("cluster")
-def test_what_another_run_finished_meanwhile_is_not_done_again(store, units):
-    todo = units("square", 4)
-
-    def meanwhile(done, total):
-        if done == 1:
-            store.add_result(todo[3], {"square": "theirs"})
-
-    assert run_ray(todo, store, workers=1, progress=meanwhile) == Tally(1, 3, 0)
-    assert [row["square"] for row in store.rows("test")] == [0, 1, 4, "theirs"]
-
-
-@takes_long
-@pytest.mark.usefixtures("cluster")
-def test_what_was_finished_before_an_interruption_is_kept(store, units, tmp_path):
-    def stop(done, total):
-        if done == 1:
-            while len(list(tmp_path.glob("*.pid"))) < 4:
-                time.sleep(0.01)
-            time.sleep(0.5)  # what is quick has answered by then
-            raise KeyboardInterrupt
-
-    todo = [*units("slow", 3, folder=str(tmp_path), seconds=0.0)]
-    todo.append(Unit("test", "fake_units:slow", {"x": 3, "folder": str(tmp_path), "seconds": 60.0}))
-    with pytest.raises(KeyboardInterrupt):
-        run_ray(todo, store, workers=4, progress=stop)
-    assert [row["x"] for row in store.rows("test")] == [0, 1, 2]
-    assert store.failures("test") == []
-    assert gone(int((tmp_path / "3.pid").read_text()))
-
-
-@takes_long
-@pytest.mark.usefixtures("cluster")
-def test_more_threads_than_any_machine_has_cores(store, units):
-    assert run_ray(units("threads", 1, device="cuda"), store, threads=64) == Tally(0, 0, 1)  # no such parameter
-    assert "unexpected keyword argument 'device'" in store.failures("test")[0].error
-    assert run_ray(units("threads", 1), store, threads=64) == Tally(0, 1, 0)
-    assert store.rows("test")[0]["result"] == ["64", "64"]
-
-
-@takes_long
-@pytest.mark.usefixtures("cluster")
-def test_a_connection_that_is_there_stays(store, units):
-    with pytest.raises(BayesNormError, match=r"address='10\.0\.0\.1:6379', but this process is already connected"):
-        run_ray(units("square", 1), store, address="10.0.0.1:6379")
-    assert ray.is_initialized()
-
-
 RUN = """
 import json, os, signal, sys
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
@@ -189,20 +115,6 @@ def start(folder, addresses, without=(), **variables):
     )
 
 
-@takes_long
-def test_a_cluster_by_address(tmp_path, cluster):
-    with socket.create_server(("127.0.0.1", 0)) as server:
-        unused = f"127.0.0.1:{server.getsockname()[1]}"
-    with start(tmp_path, ["nonsense", unused, cluster]) as process:
-        told, errors = process.communicate(timeout=120)
-    assert errors == ""
-    assert process.returncode == 0
-    nonsense, unreachable, tally = told.splitlines()
-    assert nonsense.startswith('address must be the address of a running cluster, "host:port"')
-    assert unreachable.startswith(f"address: nothing answers at '{unused}'")
-    assert tally == str(Tally(0, 4, 0))
-
-
 def session(process):
     """Ids of the processes that a process, the leader of its session, has begun and that still live."""
     found = []
@@ -236,18 +148,6 @@ def test_an_interrupted_run_on_a_cluster_of_its_own_leaves_its_results_and_no_pr
     with Store(tmp_path / "results.db") as store:
         assert [row["x"] for row in store.rows("test")] == [0, 1, 2, 3]
         assert store.failures("test") == []
-
-
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"workers": 0}, "workers must be a whole number from 1, got 0"),
-        ({"threads": 0}, "threads must be .*a whole number from 1.*, got 0"),
-    ],
-)
-def test_bad_numbers(store, units, options, message):
-    with pytest.raises(BayesNormError, match=message):
-        run_ray(units("square", 1), store, **options)
 
 
 def test_nothing_is_started_for_nothing(store, units, monkeypatch):

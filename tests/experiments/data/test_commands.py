@@ -4,15 +4,12 @@ from __future__ import annotations
 
 import csv
 import json
-from functools import partial
 
 import numpy as np
 import pytest
 
 from experiments import data
-from experiments.data import DataNotFoundError
 from experiments.data_commands import data_get as module
-from experiments.data_commands.data_list import FILES
 
 
 @pytest.fixture
@@ -39,36 +36,6 @@ def test_list(experiments, yacht, data_folder):
     assert {*data.UCI_SETS} < told.keys()
 
 
-def test_a_set_with_a_missing_file_is_not_found(experiments, data_folder):
-    (data_folder / "svhn").mkdir()
-    for file in FILES["svhn"]:
-        told = {row["name"]: row["found"] for row in json.loads(experiments("data", "list", "--json").out)}
-        assert told["svhn"] is None
-        (data_folder / file).touch()
-    told = {row["name"]: row["found"] for row in json.loads(experiments("data", "list", "--json").out)}
-    assert told["svhn"] == str(data_folder / "svhn")
-
-
-def test_a_part_is_told_from_the_whole(experiments, data_folder):
-    def told():
-        rows = json.loads(experiments("data", "list", "--json").out)
-        return next((row["found"], row["part"]) for row in rows if row["name"] == "cifar10")
-
-    cache = data.cache_folder() / "cifar10"
-    cache.mkdir(parents=True)
-    (data_folder / "cifar10").mkdir()
-    for file in ("train.npz", "test.npz"):
-        assert told() == (None, None)
-        (cache / file).touch()
-    assert told() == (str(cache), None)
-    for file in FILES["cifar10"]:
-        (data_folder / file).touch()
-    assert told() == (str(data_folder / "cifar10"), "the first 2,000 test and 5,000 training images")
-    for file in ("train.npz", "test.npz"):
-        (data_folder / "cifar10" / file).touch()
-    assert told() == (str(data_folder / "cifar10"), None)
-
-
 def test_get_prints_files_and_says_what_is_missing(experiments, data_folder, tmp_path, monkeypatch):
     asked = []
 
@@ -92,43 +59,6 @@ def test_get_prints_files_and_says_what_is_missing(experiments, data_folder, tmp
     assert "NAME must be one of cifar10, cifar100, mnist" in ended.err
 
 
-@pytest.mark.parametrize(
-    ("name", "loads"),
-    [
-        ("cifar10", [lambda: data.load_cifar10("test", 1), lambda: data.load_cifar10("train", 1)]),
-        ("svhn", [lambda: data.load_svhn(1)]),
-        ("camvid", [partial(data.load_camvid, split, 1) for split in ("train", "val", "test")]),
-        ("notmnist", [lambda: data.load_notmnist(1)]),
-    ],
-)
-def test_the_listed_files_are_those_that_are_loaded(name, loads, require):
-    require(*FILES[name])
-    asked = set()
-    find = data.images.find
-
-    def watch(path):
-        asked.add(str(path))
-        return find(path)
-
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(data.images, "find", watch)
-        patch.setattr(data.images, "find_first", lambda *paths: find(paths[-1]))  # the part, whatever else is there
-        for load in loads:
-            try:
-                load()
-            except DataNotFoundError as error:  # pragma: no cover - a list that is wrong
-                pytest.fail(str(error))
-    assert asked == set(FILES[name])
-
-
-def test_path(experiments, data_folder, tmp_path):
-    lines = experiments("data", "path").out.splitlines()
-    assert lines == [str(data_folder), f"{tmp_path / 'cache' / 'bayesnorm'}  (does not exist)"]
-    told = json.loads(experiments("data", "path", "--json").out)
-    assert told[0] == {"folder": str(data_folder), "exists": True}
-    assert told[1]["exists"] is False
-
-
 def test_csv_of_a_uci_set(experiments, yacht, tmp_path):
     X, y = yacht
     out = tmp_path / "yacht.csv"
@@ -137,27 +67,3 @@ def test_csv_of_a_uci_set(experiments, yacht, tmp_path):
     header, *rows = read(out)
     assert header == ["x1", "x2", "x3", "y"]
     assert np.array_equal(np.array(rows, float), np.column_stack([X, y]))
-
-
-def test_csv_overwrites_only_when_told(experiments, refuses, yacht, tmp_path):
-    out = tmp_path / "yacht.csv"
-    out.write_text("mine")
-    line = refuses("data", "csv", "yacht", "--out", out)
-    assert line == f"error: --out: {out} exists already. Use --force to overwrite it, or choose another name.\n"
-    assert out.read_text() == "mine"
-    assert experiments("data", "csv", "yacht", "--out", out, "--force").code == 0
-    assert len(read(out)) == 5
-
-
-@pytest.mark.parametrize(
-    ("name", "out", "code", "message"),
-    [
-        ("frob", "a.csv", 2, "NAME must be one of boston, concrete"),
-        ("boston", "a.csv", 1, "data file 'uci/boston.npz' was not found"),
-        ("boston", ".", 1, "is a folder. Pass the name of a file"),
-        ("boston", "no/such/a.csv", 1, "does not exist. Create it first"),
-    ],
-)
-def test_csv_refuses(refuses, data_folder, tmp_path, name, out, code, message):
-    assert message in refuses("data", "csv", name, "--out", tmp_path / out, code=code)
-    assert not (tmp_path / "a.csv").exists()

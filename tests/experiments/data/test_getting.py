@@ -131,21 +131,7 @@ def test_a_set_of_images_has_to_be_whole(monkeypatch, tmp_path):
     assert load_mnist("train")[0].shape == (5, 28, 28)
 
 
-def test_a_folder_that_takes_no_files(sets, tmp_path):
-    sets(File("a"))
-    (tmp_path / "file").touch()
-    with pytest.raises(FileFormatError, match="cannot be written to"):
-        get("yacht", tmp_path / "file")
-
-
 def test_sets_without_any_source_say_which_files_go_where(tmp_path):
     (told,) = get("camvid", tmp_path).missing
     assert told.startswith("camvid/labels_180x240.npz, camvid/train_180x240.webp, ")
     assert f"put them into {tmp_path}" in told
-
-
-@pytest.mark.parametrize("target", SETS["uci"], ids=lambda target: next(iter(target.files)))
-def test_digests_are_those_of_the_papers_tables(target, require):
-    ((file, digest),) = target.files.items()
-    require(file)
-    assert content_digest(load_uci(file.partition("/")[2].removesuffix(".npz"))) == digest

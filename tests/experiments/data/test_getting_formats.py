@@ -113,15 +113,6 @@ def test_svhn(tmp_path):
     same(formats.svhn_matrices(paths), COLOURS, np.where(LABELS == 3, 0, LABELS))
 
 
-def test_notmnist_leaves_broken_pictures_out_and_counts(tmp_path):
-    pillow = pytest.importorskip("PIL.Image")
-    stream = io.BytesIO()
-    pillow.fromarray(GREYS[0]).save(stream, "PNG")
-    members = {"n/A/a.png": stream.getvalue(), "n/A/b.png": b"broken", "n/J/c.png": stream.getvalue()}
-    with pytest.raises(ValueError, match="2 letters are readable instead of 18,724"):
-        formats.notmnist_pictures(tar(tmp_path / "a.tar.gz", members))
-
-
 def test_tables_of_text():
     for text, options in (
         ('"a";"b";"y"\n1;2.5;3\n-4;5;6\n', {"target": -1, "separator": ";"}),

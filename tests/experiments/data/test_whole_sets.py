@@ -4,9 +4,8 @@ import dataclasses
 
 import numpy as np
 import pytest
-import torch
 
-from bayesnorm.errors import BayesNormError, FileFormatError, InputError
+from bayesnorm.errors import BayesNormError, FileFormatError
 from experiments.data import (
     WHOLE_SETS,
     DataNotFoundError,
@@ -14,8 +13,6 @@ from experiments.data import (
     load_cifar100,
     load_fashion_mnist,
     load_mnist,
-    load_svhn,
-    to_tensor,
 )
 
 LOADERS = {
@@ -66,14 +63,6 @@ def test_whole_sets_come_back_as_they_were(name, split, small, data_folder):
     np.testing.assert_array_equal(labels, y[[7, 3]])
 
 
-@pytest.mark.parametrize("name", LOADERS)
-def test_absent_sets_and_unknown_splits(name, data_folder):
-    with pytest.raises(DataNotFoundError, match=f"{name}/train.npz"):
-        LOADERS[name]("train")
-    with pytest.raises(BayesNormError, match=r"split must be .*got 'val'"):
-        LOADERS[name]("val")
-
-
 def test_the_first_folder_decides_unless_all_images_are_wanted(small, tmp_path, monkeypatch):
     monkeypatch.setenv("BAYESNORM_DATA", str(tmp_path / "part"))
     monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
@@ -92,19 +81,6 @@ def test_the_first_folder_decides_unless_all_images_are_wanted(small, tmp_path, 
     np.testing.assert_array_equal(load_cifar10("test", whole=True)[0], x)
     put(tmp_path / "part", "cifar10", "test")
     assert len(load_cifar10("test")[0]) == 30
-
-
-def test_svhn_may_be_a_part_too(small, data_folder):
-    with pytest.raises(DataNotFoundError, match=r"'svhn/test\.npz' or 'svhn/test_0\.webp' was not found"):
-        load_svhn()
-    put_part(data_folder, "svhn", "test_0")
-    assert len(load_svhn()[0]) == 20
-    with pytest.raises(DataNotFoundError, match=r"svhn/train\.npz"):
-        load_svhn(split="train")
-    x, y = put(data_folder, "svhn", "test")
-    images, labels = load_svhn([4, 2])
-    np.testing.assert_array_equal(images, x[[4, 2]])
-    assert labels.tolist() == y[[4, 2]].tolist()
 
 
 @pytest.mark.parametrize(
@@ -127,12 +103,3 @@ def test_half_or_foreign_files_are_told(arrays, message, small, data_folder):
         load_mnist("test")
     assert str(data_folder / "mnist" / "test.npz") in str(caught.value)
     assert "python -m experiments data get mnist --force" in str(caught.value)
-
-
-def test_tensors_have_channels_first():
-    colours = np.random.default_rng(0).integers(0, 256, (2, 4, 5, 3), dtype=np.uint8)
-    assert torch.equal(to_tensor(colours), torch.from_numpy(colours).permute(0, 3, 1, 2))
-    assert to_tensor(colours[..., 0]).shape == (2, 1, 4, 5)
-    for bad in (colours.astype(float), colours[0, 0]):
-        with pytest.raises(InputError, match="images must be uint8"):
-            to_tensor(bad)

@@ -5,7 +5,6 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.errors import BayesNormError
 from experiments.networks import SegNet, UNet
 
 from .test_image_networks import PIXELS as SMALL, parameters
@@ -40,13 +39,6 @@ def test_outputs_have_the_size_of_the_images(kind, size):
     assert SMALL[kind](in_channels=1)(x[:, :1]).shape == (2, 11, *size)
 
 
-def test_dropout_stands_in_the_middle():
-    for kind, layers in (("segnet", 6), ("unet", 3)):
-        found = [name for name, module in SMALL[kind](dropout=0.5).named_modules() if isinstance(module, nn.Dropout)]
-        assert len(found) == layers
-        assert not any(isinstance(module, nn.Dropout) for module in SMALL[kind]().modules())
-
-
 def test_values_go_back_to_where_the_maximum_was():
     network = SegNet(1, width=1, stages=(1,), in_channels=1).eval()
     for layer in (network.encoder[0][0], network.head):
@@ -66,15 +58,3 @@ def test_samples_are_those_of_a_plain_loop(kind):
         torch.func.functional_call(network, {name: value[i] for name, value in states.items()}, x) for i in range(3)
     ]
     torch.testing.assert_close(posterior.outputs(3, x), torch.stack(looped), rtol=1e-3, atol=1e-3)
-
-
-def test_bad_arguments():
-    for make, message in (
-        (lambda: SegNet(stages=()), r"stages must be .*, got \(\)"),
-        (lambda: SegNet(stages=(2, 0)), r"stages must be .*whole numbers.*, got \(2, 0\)"),
-        (lambda: SegNet(dropout=1), "dropout must be .*a probability.*, got 1"),
-        (lambda: UNet(depth=0), "depth must be .*, got 0"),
-        (lambda: UNet(seed=-1), "seed must be .*, got -1"),
-    ):
-        with pytest.raises(BayesNormError, match=message):
-            make()

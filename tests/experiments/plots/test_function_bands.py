@@ -8,7 +8,6 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.errors import InputError
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from experiments.plots import FunctionBands
@@ -38,13 +37,6 @@ def test_numbers_are_the_predictives(posterior):
     assert (bands.bands[0.9][1] > bands.bands[0.3][1]).all()
 
 
-def test_x_of_any_kind(posterior):
-    for x in (torch.linspace(-2, 2, 31), torch.linspace(-2, 2, 31)[:, None], GRID.tolist(), GRID[::-1].copy()[::-1]):
-        bands = FunctionBands.from_posterior(posterior, x)
-        np.testing.assert_allclose(bands.x, GRID, atol=1e-6)
-        assert bands.mean.shape == (31,)
-
-
 def test_everything_is_drawn_and_labelled(posterior):
     bands = FunctionBands.from_posterior(posterior, GRID, constant_std=0.5)
     ax = bands.draw(points=(torch.zeros(3, 1), torch.ones(3, 1, requires_grad=True)))
@@ -65,11 +57,3 @@ def test_everything_is_drawn_and_labelled(posterior):
     assert heights[0] > heights[1], "the wider band lies below"
     np.testing.assert_allclose(ax.collections[2].get_offsets(), [[0, 1]] * 3)
     assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")
-
-
-def test_only_one_real_output_can_be_shown():
-    for outputs, likelihood in ((2, bn.Gaussian()), (3, bn.Categorical())):
-        model = nn.Sequential(nn.Linear(1, 6), nn.BatchNorm1d(6), nn.Linear(6, outputs))
-        posterior = bn.MCBN(batch_size=8, states=20).fit(model, torch.linspace(-1, 1, 40)[:, None], likelihood)
-        with pytest.raises(InputError, match=r"posterior must predict one real output per example, got a"):
-            FunctionBands.from_posterior(posterior, GRID)

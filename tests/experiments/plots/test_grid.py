@@ -4,13 +4,9 @@ from __future__ import annotations
 
 import pytest
 
-from bayesnorm.errors import BayesNormError
-
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
-from bayesnorm.plots import RetentionPlot, UncertaintyErrorPlot
+from bayesnorm.plots import RetentionPlot
 from experiments.plots import draw_grid
-
-ERRORS = UncertaintyErrorPlot.from_arrays([0.1, -0.4, 0.9, -1.2], [0.2, 0.4, 0.8, 1.0], 0.7)
 
 CURVES = {name: RetentionPlot.from_arrays([0.1, 0.2, 0.3], [0.5, 0.2, 0.9]) for name in "abcde"}
 
@@ -26,11 +22,3 @@ def test_panels_names_and_shared_words():
     (legend,) = figure.legends
     shown = [text.get_text() for text in legend.get_texts()]
     assert shown == ["dropped at random", "largest errors dropped first", "dropped by uncertainty"], "each once"
-
-
-def test_bad_arguments():
-    with pytest.raises(BayesNormError, match=r"plots is empty"):
-        draw_grid([])
-    for columns in (0, 2.5):
-        with pytest.raises(BayesNormError, match=rf"columns must be .* got {columns}"):
-            draw_grid(CURVES, columns=columns)

@@ -9,12 +9,12 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.tabular.stacked import HalfSquaredError, NormalCrps, Stack
+from bayesnorm.tabular.stacked import HalfSquaredError, Stack
 from experiments.networks import paper_dropout_mlp, paper_mlp
 from experiments.stacked_networks import fit_stacked, standardised_rows
-from experiments.stacked_networks.fused import fused_block, fused_passes
+from experiments.stacked_networks.fused import fused_passes
 from experiments.stacked_networks.fused.fused_block import trains
-from experiments.stacked_networks.fused.shape import block_rows, fitting, shape_of
+from experiments.stacked_networks.fused.shape import fitting, shape_of
 
 
 def normalised(inputs=5, hidden=(50, 50), outputs=1, bias=False, eps=(1e-10, 1e-10)):
@@ -85,11 +85,6 @@ def test_other_networks_do_not(name):
     assert fitting(Stack.from_networks([OTHERS[name]]).layers) is None
 
 
-def test_rows_that_are_held_at_once():
-    sizes = (16, 32, 48, 64, 100, 112, 128, 1024, 8, 33)
-    assert [block_rows(size) for size in sizes] == [16, 32, 16, 32, None, 16, 32, 32, None, None]
-
-
 def test_nothing_of_this_on_a_cpu():
     stack = Stack.from_networks([paper_mlp(5)])
     assert shape_of(stack) is None
@@ -103,22 +98,3 @@ def test_nothing_of_this_on_a_cpu():
 def settings(**options):
     given = {"batch_size": 32, "loss": HalfSquaredError(), "decay": torch.zeros(1, dtype=torch.float64), **options}
     return SimpleNamespace(**{"schedule": None, "decoupled": False, **given})
-
-
-def test_what_the_kernels_train(monkeypatch):
-    monkeypatch.setattr(fused_block, "shape_of", lambda stack: fitting(stack.layers))
-    normed, dropped, every = (
-        Stack.from_networks([network]) for network in (paper_mlp(5), paper_dropout_mlp(5, 0.1), OTHERS["three layers"])
-    )
-    assert trains(normed, settings())
-    assert trains(normed, settings(batch_size=512))
-    assert not trains(normed, settings(batch_size=100))
-    assert not trains(normed, settings(loss=NormalCrps()))
-    assert not trains(normed, settings(schedule=lambda share: 1 - share))
-    assert not trains(normed, settings(decoupled=True))
-    assert not trains(every, settings())
-    assert trains(dropped, settings())
-    assert trains(dropped, settings(batch_size=16))
-    assert not trains(dropped, settings(batch_size=64)), "its kernel holds a whole batch"
-    dropped.rates = {name: torch.ones(1, dtype=torch.float64) for name in dropped.rates}
-    assert not trains(dropped, settings()), "nothing is kept, which nothing makes up for"

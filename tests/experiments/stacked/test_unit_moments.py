@@ -12,7 +12,6 @@ from bayesnorm.theory import central_limit, unit_gaussians
 from experiments.networks import paper_mlp
 from experiments.stacked_networks import (
     batchnorm_sampler,
-    first_rows,
     in_target_units,
     stacked_moments,
     standardised_rows,
@@ -69,51 +68,6 @@ def test_moments_are_those_of_many_passes(task):
     assert far(torch.stack([gaussians(q, 0).mean_var for q in found]), other) > 2 * FAR, "other rows would be noticed"
 
 
-def test_moments_of_one_batch_of_nearly_all_rows(task):
-    """Where batches differ by one row only, there is hardly any chance: moments to the share of a row."""
-    stack, rows, own = task
-    size = COUNTS[1] - 1
-    found = gaussians(stacked_moments(stack.take(torch.tensor([1])), rows.take(torch.tensor([1])), size), 0)
-    expected = unit_gaussians(stack.network(1), own[1], size)
-    h = own[1] @ stack.network(1)[0].weight.T
-    deviation = h - h.mean(0)
-    var, fourth = deviation.square().mean(0), deviation.pow(4).mean(0)
-    first = slice(0, WIDTH)
-    # Leaving out the row that is furthest off, in every batch alike, changes a mean of n numbers by its n-th part.
-    for name, exact, powers in (
-        ("mean_var", var / size, 2),
-        ("std_loc", var.sqrt(), 2),
-        ("std_var", (fourth - var.square()) / (4 * var * size), 4),
-    ):
-        share = (deviation.abs().amax(0) / var.sqrt()) ** powers / size
-        assert ((getattr(found, name)[first] / exact - 1).abs() < share).all(), name
-        assert ((getattr(expected, name)[first] / exact - 1).abs() < share).all(), name
-
-
-def test_moments_are_the_same_alone_and_from_the_same_seed(task):
-    stack, rows, _ = task
-    together = stacked_moments(stack, rows, M, seed=3)
-    for i in range(2):
-        member = torch.tensor([i])
-        alone = stacked_moments(stack.take(member), rows.take(member), M, seed=3)
-        for name in PARTS:
-            found, expected = getattr(gaussians(together, i), name), getattr(gaussians(alone, 0), name)
-            torch.testing.assert_close(found, expected, rtol=1e-12, atol=1e-12)
-    assert not torch.equal(stacked_moments(stack, rows, M, seed=5).mean_std, together.mean_std)
-
-
-def test_units_without_spread_have_moments(task):
-    stack, rows, _ = task
-    dead = stack.take(torch.arange(2))
-    dead.weights["0.weight"][0, 0] = 0
-    found = gaussians(stacked_moments(dead, rows, M), 0)
-    for name in PARTS:
-        values = getattr(found, name)
-        assert torch.isfinite(values).all()
-        assert name == "mean_loc" or (values > 0).all()
-    assert found.std_loc[0] == pytest.approx(1e-6)
-
-
 @pytest.mark.parametrize("center", ["running", "batch"])
 def test_the_factorised_gaussian_is_that_of_each_network(task, center):
     """From the same moments, whatever the batches that they came from: those of a network alone, as it fits them."""
@@ -133,19 +87,3 @@ def test_the_factorised_gaussian_is_that_of_each_network(task, center):
         states = {name: value[:, i] for name, value in sampler.sample(9, seed=3).items()}
         expected = alone.executable.run(states, own[i]) * rows.scales.y_std[i] + rows.scales.y_mean[i]
         torch.testing.assert_close(f[:, i, : len(own[i])], expected)
-
-
-def test_the_factorised_gaussian_is_as_uncertain_as_that_of_each_network(task):
-    """Moments come from random batches instead of one pass: the same in the mean over seeds."""
-    stack, rows, own = task
-    method, engine = bn.GaussianBN(M, center="batch"), bn.MonteCarlo(32)
-    some, executable = first_rows(rows, 5), in_target_units(stack, rows)
-    stacked = []
-    for seed in range(SEEDS):
-        sampler = batchnorm_sampler(method, stacked_moments(stack, rows, M, seed=seed), executable)
-        stacked.append(torch.stack(sampler.moments(some, 32, seed=7)))  # the same normal numbers for all
-    for i in range(2):
-        y_mean, y_std = rows.scales.y_mean[i], rows.scales.y_std[i]
-        alone = [engine.moments(method.fit(stack.network(i), own[i], seed=s), own[i][:5], seed=7) for s in range(SEEDS)]
-        expected = torch.stack([torch.stack([mean * y_std + y_mean, var * y_std**2]) for mean, var in alone])
-        assert far(torch.stack(stacked)[:, :, i].flatten(1), expected.flatten(1)) < FAR
