@@ -17,7 +17,7 @@ from torch.nn.functional import mse_loss
 from torch.optim import SGD, Adam, RMSprop, lr_scheduler
 
 from bayesnorm.errors import BayesNormError, InputError, NetworkError
-from bayesnorm.training import progress_bar, train
+from bayesnorm.training import progress_bar, relative_adam, train
 
 from .small_training import DEVICES, data, network, trained, weights
 
@@ -261,3 +261,36 @@ def test_bad_arguments(case):
     with pytest.raises(kind, match=message):
         train(**arguments)
     assert torch.equal(torch.get_rng_state(), before)
+
+
+def rates(*values, **options):
+    return [group["lr"] for group in relative_adam([nn.Parameter(own) for own in values], **options).param_groups]
+
+
+def test_rates_are_shares_of_sizes():
+    weights = torch.tensor([[3.0, 4.0], [0.0, 0.0]])  # whose mean square is 25 / 4
+    assert rates(weights, 1e-3 * weights, share=0.1) == pytest.approx([0.25, 0.00025])
+
+
+def test_vectors_and_what_begins_at_nothing_have_the_usual_rate():
+    assert rates(torch.zeros(3), torch.full((3,), 2.0), torch.zeros(2, 2)) == pytest.approx([0.001] * 3)
+
+
+def test_other_settings_are_adams():
+    made = relative_adam([nn.Parameter(torch.ones(2))], betas=(0.5, 0.9))
+    assert made.defaults["betas"] == (0.5, 0.9)
+
+
+X = torch.randn(40, 3, generator=torch.Generator().manual_seed(0))
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
+def test_gradients_are_switched_on_for_training_and_off_again(mode):
+    models = [nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)) for _ in range(2)]
+    models[1].load_state_dict(models[0].state_dict())
+    expected = train(models[0], X, X[:, :1], loss=mse_loss, epochs=2, batch_size=8)
+    with mode():
+        found = train(models[1], X, X[:, :1], loss=mse_loss, epochs=2, batch_size=8)
+        assert not torch.is_grad_enabled()
+    assert found.losses == expected.losses
+    assert torch.equal(models[1][0].weight, models[0][0].weight)

@@ -14,7 +14,6 @@ Notes:
 
 from __future__ import annotations
 
-from types import TracebackType
 from typing import Self
 
 from torch import Tensor, nn
@@ -63,9 +62,7 @@ class BatchNormKL:
     def __enter__(self) -> Self:
         return self.attach()
 
-    def __exit__(
-        self, kind: type[BaseException] | None, error: BaseException | None, trace: TracebackType | None
-    ) -> None:
+    def __exit__(self, *_error: object) -> None:
         self.close()
 
     def units(self) -> UnitGaussians:

@@ -167,8 +167,7 @@ class Diagnosis:
         """Return one table per batch size, as text."""
         return "\n\n".join(diagnosis.table() for diagnosis in self.sizes)
 
-    def __str__(self) -> str:
-        return self.table()
+    __str__ = table
 
 
 def unit_columns(values: Tensor) -> Tensor:
