@@ -84,7 +84,8 @@ def test_contract(name):
             if name != "SegmentationMaps":
                 assert given.get_xlabel()
                 assert given.get_ylabel()
-            given.get_figure().draw_without_rendering()
+            if colours == "dark":
+                given.get_figure().draw_without_rendering()
     assert plots.figure_svg(plot.draw()).startswith("<svg")
     assert pyplot.get_fignums() == windows
 

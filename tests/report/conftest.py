@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import base64
+import functools
 import io
 from collections.abc import Callable
 from dataclasses import replace
@@ -27,6 +28,7 @@ from bayesnorm.report import (
     Report,
     Table,
     TriedSetting,
+    render,
 )
 from bayesnorm.shift import Drift, LayerDrift
 
@@ -102,6 +104,18 @@ def regression_report() -> Report:
 def classification_report() -> Report:
     curve = LearningCurve((280, 560), (0.5, 0.42), 0.4, 0.05, 0.75, 0.66, "Brier")
     return report_of(classification_test(), curve=curve)
+
+
+@pytest.fixture(scope="session")
+def pages(request: pytest.FixtureRequest) -> Callable[[str], str]:
+    """Renders the report that a fixture makes, once for all tests."""
+    return functools.cache(lambda kind: render(request.getfixturevalue(f"{kind}_report")))
+
+
+@pytest.fixture
+def undrawn(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Pictures keep title and caption but are not drawn, which takes most of the time that a page needs."""
+    monkeypatch.setattr("bayesnorm.report.pictures.themed_svg", lambda *_: "<svg></svg>")
 
 
 @pytest.fixture

@@ -2,7 +2,6 @@
 
 import base64
 import dataclasses
-import functools
 import hashlib
 import re
 import subprocess
@@ -50,12 +49,6 @@ def outline(page):
     return found.tags
 
 
-@pytest.fixture(scope="module")
-def pages(request):
-    """Renders the report that a fixture makes, once."""
-    return functools.cache(lambda kind: render(request.getfixturevalue(f"{kind}_report")))
-
-
 @pytest.fixture(params=SECTIONS)
 def page(request, pages):
     return pages(request.param)
@@ -90,8 +83,10 @@ def test_it_asks_for_nothing_from_elsewhere(page):
     assert "@import" not in page
 
 
-def test_users_texts_are_escaped(model_page):
+def test_users_texts_are_escaped(pages, model_page):
     assert [attributes for tag, attributes in outline(model_page) if tag == "script"] == [{}]
+    assert "<script>" not in pages("drift")
+    assert "&lt;script&gt;" in pages("drift")
     assert model_page.count("&lt;script&gt;") >= 5
     assert "<b>cow" not in model_page
     assert "price <i>" not in model_page
@@ -117,12 +112,12 @@ def test_pictures_have_words_and_follow_the_theme(page):
     assert used
 
 
-def test_the_same_report_gives_the_same_page(classification_report):
-    assert render(classification_report) == render(classification_report)
+def test_the_same_report_gives_the_same_page(classification_report, pages):
+    assert render(classification_report) == pages("classification")
 
 
-def test_what_the_page_says_of_the_choice_and_the_data(regression_report):
-    page = render(regression_report)
+def test_what_the_page_says_of_the_choice_and_the_data(pages):
+    page = pages("regression")
     chosen = re.search(r'<tr class="chosen">.*?</tr>', page, re.DOTALL)[0]
     assert "0.2" in chosen
     assert "chosen" in chosen
@@ -136,9 +131,9 @@ def test_what_the_page_says_of_the_choice_and_the_data(regression_report):
     assert "may be off by about\n      5 percentage points" in page  # 1.96 sqrt(0.9 * 0.1 / 150) = 4.8 %
 
 
-def test_scores_on_the_page_are_the_tests(regression_report):
+def test_scores_on_the_page_are_the_tests(regression_report, pages):
     model = regression_report.test.scores()["model"]
-    rows = dict(re.findall(r'<th scope="row">([^<]+)<span.*?<td class="n first">([^<]+)<', render(regression_report)))
+    rows = dict(re.findall(r'<th scope="row">([^<]+)<span.*?<td class="n first">([^<]+)<', pages("regression")))
     assert float(rows["RMSE"]) == pytest.approx(model.rmse, rel=5e-3)
     assert float(rows["PLL"].replace("−", "-")) == pytest.approx(model.pll, rel=5e-3)
     assert float(rows["Uncertainty skill"].removesuffix(" %")) == pytest.approx(model.normalised_crps, abs=0.05)
@@ -214,7 +209,7 @@ def test_ten_thousand_rows_stay_a_small_file(make_report, make_regression):
     assert "of 10,000 held-out rows" in page
 
 
-def test_a_wide_table_shows_fewer_columns_and_rows(make_report, make_regression):
+def test_a_wide_table_shows_fewer_columns_and_rows(undrawn, make_report, make_regression):
     names = tuple(f"column {number}" for number in range(500))
     test = make_regression(rows=400)
     columns = tuple(Column(name, "number", 0.0, 0.5, 1.0) for name in names)
@@ -224,19 +219,19 @@ def test_a_wide_table_shows_fewer_columns_and_rows(make_report, make_regression)
         rows=HeldOutRows(names, np.random.default_rng(0).random((400, 500)).tolist(), range(400)),
     )
     page = render(report)
-    assert len(page.encode()) < 1_500_000
+    assert len(page.encode()) < 1_200_000  # without pictures
     assert "leaves out 440" in page
     assert "The table lists the first 200 of 500 columns." in page
 
 
-def test_many_classes_become_a_list_of_the_worst_mistakes(make_report, make_classification):
+def test_many_classes_become_a_list_of_the_worst_mistakes(undrawn, make_report, make_classification):
     classes = tuple(f"class {number}" for number in range(30))
     page = render(make_report(make_classification(rows=600, classes=classes)))
     assert "The most frequent mistakes" in page
     assert "by true class" not in page
 
 
-@pytest.mark.parametrize("rows", [1, 2, 30])
+@pytest.mark.parametrize("rows", [1, 2])
 def test_few_rows(make_report, make_regression, make_classification, rows):
     for test in (make_regression(rows=rows), make_classification(rows=rows)):
         page = render(make_report(test))
@@ -244,7 +239,7 @@ def test_few_rows(make_report, make_regression, make_classification, rows):
         assert "nan" not in re.sub(r"<style>.*</script>", "", page.lower(), flags=re.DOTALL)
 
 
-def test_what_is_not_known_is_left_out(make_report, make_classification, make_regression):
+def test_what_is_not_known_is_left_out(undrawn, make_report, make_classification, make_regression):
     test = dataclasses.replace(make_regression(), unusual=None)
     choice = Choice((), 0, "", "lower", 0, 0.0)
     page = render(make_report(test, choice=choice, warnings=(), title="My <model>"))
@@ -283,12 +278,12 @@ def luminance(colour):
     return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
-def test_it_is_written_whole(tmp_path, regression_report):
+def test_it_is_written_whole(undrawn, tmp_path, regression_report):
     path = tmp_path / "report.html"
     path.write_text("old")
     write_report(regression_report, path)
     assert path.read_text(encoding="utf-8") == render(regression_report)
-    assert [each.name for each in tmp_path.iterdir()] == ["report.html"]
+    assert [file.name for file in tmp_path.iterdir()] == ["report.html"]
     with pytest.raises(FileFormatError, match="does not exist"):
         write_report(regression_report, tmp_path / "nowhere" / "report.html")
 
@@ -311,7 +306,7 @@ def test_parts_that_do_not_fit_together(make_report, make_regression, regression
         Column("day", "day")
 
 
-def test_a_missing_template_engine_is_said_in_a_line(monkeypatch, regression_report):
+def test_a_missing_template_engine_is_said_in_a_line(undrawn, monkeypatch, regression_report):
     monkeypatch.setitem(sys.modules, "jinja2", None)
     with pytest.raises(MissingExtraError, match=r"pip install jinja2"):
         render(regression_report)
