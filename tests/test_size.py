@@ -25,7 +25,7 @@ BUDGET = {
     "plots": 1_120,
     "posterior": 1_630,
     "predictive": 735,
-    "report": 2_030,
+    "report": 1_990,
     "calibration": 757,
     "shift": 388,
     "tabular": 4_610,

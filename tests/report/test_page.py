@@ -16,6 +16,7 @@ from bayesnorm.report import Choice, Column, HeldOutRows, Table, render, write_r
 from bayesnorm.report.uncertain_rows import MOST_ROWS, UncertainRows
 
 from ..marks import takes_long
+from ..plots.test_style import contrast
 
 VOID = {"meta", "input", "br", "link", "img"}
 MODELS = ("regression", "classification")
@@ -265,17 +266,6 @@ def test_colours_can_be_read(page):
         pairs += [(level, back) for level in ("good", "fair", "poor") for back in ("card", f"{level}-back", "on-mark")]
         for ink, back in pairs:
             assert contrast(colours[ink], colours[back]) >= 4.5, (ink, back)
-
-
-def contrast(one, other):
-    light, dark = sorted((luminance(one), luminance(other)), reverse=True)
-    return (light + 0.05) / (dark + 0.05)
-
-
-def luminance(colour):
-    parts = np.array([int(colour[at : at + 2], 16) / 255 for at in (1, 3, 5)])
-    linear = np.where(parts <= 0.04045, parts / 12.92, ((parts + 0.055) / 1.055) ** 2.4)
-    return float(linear @ [0.2126, 0.7152, 0.0722])
 
 
 def test_it_is_written_whole(undrawn, tmp_path, regression_report):

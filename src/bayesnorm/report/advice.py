@@ -80,16 +80,15 @@ def leak_words(leaks: Mapping[str, str], target: str) -> str:
         target: Name of the target.
     """
     names = list(leaks)
-    if len(names) == 1:
-        return (
-            f"Check the column {names[0]} first: it {leaks[names[0]]}. If it is computed from {target}, or known only "
-            f"after {target}, all results below are too good to be true. Then train again without it."
-        )
-    shown = names if len(names) <= MOST_NAMED else [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
+    if len(names) > MOST_NAMED:
+        names = [*names[: MOST_NAMED - 1], f"{len(names) - MOST_NAMED + 1} others"]
+    one = len(names) == 1
+    which = f"column {names[0]}" if one else f"columns {join_list(names)}"
+    how = f"it {leaks[names[0]]}" if one else f"each of them alone reveals {target}"
+    they_are, them = ("it is", "it") if one else ("they are", "them")
     return (
-        f"Check the columns {join_list(shown)} first: each of them alone reveals {target}. If they are computed from "
-        f"{target}, or known only after {target}, all results below are too good to be true. Then train again without "
-        "them."
+        f"Check the {which} first: {how}. If {they_are} computed from {target}, or known only "
+        f"after {target}, all results below are too good to be true. Then train again without {them}."
     )
 
 
@@ -107,8 +106,7 @@ def _prediction_step(verdict: Verdict, report: Report) -> str:
         names = [f"“{name}”" for name in missed]
         if len(names) > MOST_NAMED:
             names = [*names[:MOST_NAMED], f"{len(names) - MOST_NAMED} more classes"]
-        rows = f"Collect more rows of {join_list(names)}"
-        return f"{rows}, or add columns that separate them from the other rows."
+        return f"Collect more rows of {join_list(names)}, or add columns that separate them from the other rows."
     curve = report.curve
     if verdict.grade == "good":
         if curve is None or not curve.helps:
@@ -168,16 +166,11 @@ def more_rows_words(report: Report) -> str:
     curve, target = report.curve, report.table.target.name
     if curve is None:
         return ""
-    if curve.explains_little:
-        return (
-            f"More rows like these would hardly help. These columns say hardly anything about {target}, and the "
-            "remaining error is noise. Other columns might help."
-        )
     if not curve.helps:
-        return (
-            "More rows like these would hardly help. The remaining error is noise that these columns do not explain. "
-            "Other columns might help."
-        )
+        noise = "The remaining error is noise that these columns do not explain."
+        if curve.explains_little:
+            noise = f"These columns say hardly anything about {target}, and the remaining error is noise."
+        return f"More rows like these would hardly help. {noise} Other columns might help."
     first, later = format_number(curve.at(4), 2), format_number(curve.shown(curve.floor), 2)
     floor = (
         f"No number of rows would bring it below {later}: that part is noise, which only other columns could explain."
@@ -193,9 +186,9 @@ def more_rows_words(report: Report) -> str:
 def twice_words(curve: LearningCurve) -> str:
     """Begin a sentence about twice as many rows."""
     error = "typical error" if curve.measure == "RMSE" else "squared error (Brier)"
-    now, then = format_number(curve.at(1), 2), format_number(curve.at(2), 2)
+    now, then = (format_number(curve.at(times), 2) for times in (1, 2))
     if now == then:
-        now, then = format_number(curve.at(1), 3), format_number(curve.at(2), 3)
+        now, then = (format_number(curve.at(times), 3) for times in (1, 2))
     return f"Twice as many rows like these would lower the {error} from {now} to about {then}"
 
 

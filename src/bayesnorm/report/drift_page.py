@@ -161,10 +161,8 @@ def chance_words(drift: TableDrift) -> str:
         return f"{sample} differ this much less than once in {round(1 / TINY):,} samples (p < {TINY:g})."
     if drift.p_value >= 1:
         return f"{sample} usually differ this much (p = 1)."
-    return (
-        f"{sample} differ this much in {format_percent(drift.p_value, 1)} of samples (p = "
-        f"{format_number(drift.p_value, 2)})."
-    )
+    share, chance = format_percent(drift.p_value, 1), format_number(drift.p_value, 2)
+    return f"{sample} differ this much in {share} of samples (p = {chance})."
 
 
 def moved_words(drift: TableDrift) -> str:
@@ -187,17 +185,14 @@ def column_words(column: ColumnDrift) -> str:
             before, now = before[:10], now[:10]  # the time of a median date does not help
         parts.append(f"median {before} in training, {now} now")
         if column.shift:
-            parts[-1] += (
-                f" ({'+' if column.shift >= 0 else '−'}{format_number(abs(column.shift), 2)} times the spread in "
-                "training)"
-            )
+            sign = "+" if column.shift >= 0 else "−"
+            parts[-1] += f" ({sign}{format_number(abs(column.shift), 2)} times the spread in training)"
         if column.spread_ratio is not None:
             spread = format_number(column.spread_ratio, 2)
             parts.append("same spread" if spread == "1" else f"spread {spread} times as large")
     if column.kind != "category" and column.missing[0] != column.missing[1]:
-        parts.append(
-            f"missing in {format_percent(column.missing[0])} of training rows, {format_percent(column.missing[1])} now"
-        )
+        before, now = map(format_percent, column.missing)
+        parts.append(f"missing in {before} of training rows, {now} now")
     if column.new_categories:
         parts.append(f"{format_percent(column.new_share)} of rows have a category that is not in the training rows")
     return "; ".join(parts) or "no values to compare"
@@ -213,10 +208,10 @@ def network_words(drift: TableDrift) -> str:
             chance = format_number(network.p_value, 2)
             return f"All layers of the network together differ (p = {chance}), but no single layer does significantly."
         return f"No layer of the network differs significantly (p = {format_number(network.p_value, 2)})."
-    names = [layer.name for layer in network.layers]
-    layer = network.layers[names.index(network.first_layer)]
+    at = [layer.name for layer in network.layers].index(network.first_layer)
+    layer = network.layers[at]
     return (
-        f"In the network, the rows first differ at layer {layer.name} ({names.index(layer.name) + 1} of {len(names)}): "
+        f"In the network, the rows first differ at layer {layer.name} ({at + 1} of {len(network.layers)}): "
         f"means shifted by {format_number(layer.mean_shift, 2)} standard deviations, spread "
         f"{format_number(layer.spread_ratio, 2)} times as large."
     )

@@ -93,10 +93,8 @@ def first_level(counts: NDArray[np.int64]) -> int:
 def _verdict(report: MapsReport, level: int) -> tuple[Grade, str]:
     share = float(report.counts[level + 1 :].sum() / max(1, report.counts.sum()))
     if report.right is None or report.labelled is None:
-        return (
-            "fair",
-            f"The true classes are unknown. {format_percent(share)} of the pixels are above the first threshold.",
-        )
+        above = f"{format_percent(share)} of the pixels are above the first threshold."
+        return "fair", f"The true classes are unknown. {above}"
     rest = report.right[: level + 1].sum() / max(1, report.labelled[: level + 1].sum())
     whole = report.right.sum() / max(1, report.labelled.sum())
     wrong = report.labelled.sum() - report.right.sum()

@@ -164,11 +164,8 @@ def _summary(column: Column) -> str:
     if column.kind == "category":
         named = ", ".join(truncate(name, LONGEST_CATEGORY) for name in column.categories[:MOST_CATEGORIES])
         more = ", …" if len(column.categories) > MOST_CATEGORIES else ""
-        return (
-            f"{format_count(len(column.categories), 'category', 'categories')}: {named}{more}"
-            if column.categories
-            else "categories"
-        )
+        count = format_count(len(column.categories), "category", "categories")
+        return f"{count}: {named}{more}" if column.categories else "categories"
     if column.low is None or column.high is None:
         return f"{column.kind}s"
     shown = format_day if column.kind == "date" else format_number
@@ -296,8 +293,4 @@ def ece_by_chance(test: ClassificationTest) -> float:
     predictive = test.predictive()
     edges = test.probs.cumsum(1)
     samples = generator.random((REPEATS, len(test), 1)) * edges[None, :, -1:]
-    errors = []
-    for sample in samples:
-        labels = torch.from_numpy((sample > edges).sum(1))
-        errors.append(float(ece(predictive, labels)))
-    return float(np.mean(errors))
+    return float(np.mean([float(ece(predictive, torch.from_numpy((sample > edges).sum(1)))) for sample in samples]))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import numpy as np
 
@@ -127,13 +127,11 @@ def _regression(test: RegressionTest, order: list[int]) -> dict[str, list[TableC
         # The error bars set how many decimals of a prediction are meaningful.
         return [TableCell(text) for text in format_column(values[order].tolist(), 3, test.std.tolist())]
 
-    greatest = float(test.std.max()) or 1.0
-    bars = [float(test.std[at]) / greatest for at in order]
+    bars = test.std[order] / (float(test.std.max()) or 1.0)
+    stds = [replace(cell, bar=float(bar)) for cell, bar in zip(cells(test.std), bars, strict=True)]
     return {
         "Predicted": cells(test.mean),
-        "Standard deviation (±)": [
-            TableCell(cell.text, bar=bar) for cell, bar in zip(cells(test.std), bars, strict=True)
-        ],
+        "Standard deviation (±)": stds,
         f"{format_percent(test.level)} from": cells(test.lower),
         "to": cells(test.upper),
         "True": cells(test.y),
@@ -175,11 +173,10 @@ def _input_text(column: Column, value: object) -> str:
     """Write the value of an input."""
     if column.kind == "date" and isinstance(value, float):
         return format_day(value)
-    shown = value
     if isinstance(value, float) and value.is_integer() and abs(value) < LARGEST_WHOLE:
-        shown = int(value)  # in full, because it may be an id
+        value = int(value)  # in full, because it may be an id
     # Without thousands separators, because 2019 may be a year.
-    return shown if isinstance(shown, str) else format_number(shown, 6).replace(",", "")
+    return value if isinstance(value, str) else format_number(value, 6).replace(",", "")
 
 
 def unusual_words(test: RegressionTest | ClassificationTest) -> str:
@@ -260,8 +257,7 @@ def _overall_picture(reasons: UncertaintyReasons) -> PagePicture:
     names, shares = list(reasons.first), list(reasons.first.values())
     if not names:
         names, shares = ["no column"], [1.0]
-    causes = names[:1] if shares[0] > 0.5 else names[:2]
-    title = f"The most frequent main cause is {' or '.join(causes)}"
+    title = f"The most frequent main cause is {' or '.join(names[: 1 if shares[0] > 0.5 else 2])}"
     if len(names) > MOST_BARS:
         rest = sum(shares[MOST_BARS - 1 :])
         names, shares = [*names[: MOST_BARS - 1], "other columns"], [*shares[: MOST_BARS - 1], rest]
@@ -287,18 +283,11 @@ def _row_picture(report: Report, reasons: RowReasons, place: int) -> PagePicture
     if len(order) > len(shown):
         labels.append("other columns")
         lengths.append(float(shares.sum() - shares[shown].sum()))
-    title = (
-        f"Row {report.rows.numbers[reasons.row]}: {f'mainly {reasons.words}' if reasons.words else 'no single column'}"
-    )
+    cause = f"mainly {reasons.words}" if reasons.words else "no single column"
+    title = f"Row {report.rows.numbers[reasons.row]}: {cause}"
     plot = Bars(title, tuple(labels), tuple(lengths), "share of the epistemic uncertainty", usual=True)
-    total, usual = reasons.total, reasons.baseline
-    if isinstance(report.test, RegressionTest):
-        caption = (
-            f"The epistemic standard deviation is {format_number(total**0.5, 3)}; for a typical row, "
-            f"{format_number(usual**0.5, 3)}."
-        )
-    else:
-        caption = (
-            f"The mutual information is {format_number(total, 3)} nats; for a typical row, {format_number(usual, 3)}."
-        )
-    return page_picture("reasons", plot, caption, f"Reasons{place}")
+    what, unit, power = "epistemic standard deviation", "", 0.5
+    if not isinstance(report.test, RegressionTest):
+        what, unit, power = "mutual information", " nats", 1.0
+    total, usual = (format_number(value**power, 3) for value in (reasons.total, reasons.baseline))
+    return page_picture("reasons", plot, f"The {what} is {total}{unit}; for a typical row, {usual}.", f"Reasons{place}")
