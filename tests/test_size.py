@@ -21,7 +21,7 @@ BUDGET = {
     "maps": 560,
     "methods": 630,
     "metrics": 690,
-    "network": 3_690,
+    "network": 3_685,
     "plots": 1_120,
     "posterior": 1_630,
     "predictive": 735,

@@ -15,7 +15,7 @@ from .base import Drawable
 
 
 def require_finite(
-    posterior: Drawable, x: Any, f: Tensor, predictive: Predictive, passed: Callable[[Tensor], bool] = bool
+    posterior: Drawable, x: Any, f: Tensor, predictive: Predictive, passed: Callable[[Tensor | bool], bool] = bool
 ) -> None:
     """Raise an error if means or variances of outputs are not finite. The error names the examples and the cause.
 
@@ -33,7 +33,7 @@ def require_finite(
 
 
 def finite_summary(
-    posterior: Drawable, x: Any, predictive: Predictive, passed: Callable[[Tensor], bool] = bool
+    posterior: Drawable, x: Any, predictive: Predictive, passed: Callable[[Tensor | bool], bool] = bool
 ) -> Predictive:
     """Return the summary, or raise an error that names the examples whose means or variances are not finite."""
     _require_finite(posterior, x, predictive, posterior.executable.dtype, passed)
@@ -45,7 +45,7 @@ def _require_finite(
     x: Any,
     predictive: Predictive,
     dtype: torch.dtype,
-    passed: Callable[[Tensor], bool] = bool,
+    passed: Callable[[Tensor | bool], bool] = bool,
 ) -> None:
     """Raise an error if means or variances are not finite."""
     parts = list(predictive.values()) if isinstance(predictive, MultiTaskPredictive) else [predictive]
@@ -55,13 +55,13 @@ def _require_finite(
         raise NotFiniteError(_explained(posterior, x, (~good).nonzero().flatten().tolist(), len(good), dtype))
 
 
-def _moderate(f: Tensor) -> Tensor:
-    """Return whether outputs and their variance are finite, ()."""
+def _moderate(f: Tensor) -> Tensor | bool:
+    """Return whether outputs and their variance are finite; on a GPU without waiting for it."""
     if not f.numel():
-        return torch.ones((), dtype=torch.bool, device=f.device)
+        return True
     low, high = torch.aminmax(f)
     most = largest_number(torch.promote_types(f.dtype, torch.float32))
-    return (low >= -most) & (high <= most)
+    return (low >= -most) & (high <= most) if f.is_cuda else -most <= float(low) and float(high) <= most
 
 
 def _finite_rows(values: Tensor) -> Tensor:

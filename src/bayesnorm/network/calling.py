@@ -68,7 +68,7 @@ def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) ->
             low, high = torch.aminmax(tensor)
             if tensor.is_cuda and _delayed.checks is not None:
                 _delayed.checks.append((high - low, tensor, name))
-            elif not math.isfinite(high - low):
+            elif not (math.isfinite(low) and math.isfinite(high)):
                 _require_finite(tensor, name)
     return tensor.to(device)
 
@@ -83,7 +83,7 @@ _delayed = _Delayed()
 
 
 @contextlib.contextmanager
-def delayed_checks() -> Iterator[Callable[[Tensor], bool]]:
+def delayed_checks() -> Iterator[Callable[[Tensor | bool], bool]]:
     """Read the checks of inputs on a GPU later, together with one of the outputs: the host waits once, not twice.
 
     Gives a function that returns whether a check of the outputs passes. If that of an input does not, an `InputError`
@@ -96,9 +96,12 @@ def delayed_checks() -> Iterator[Callable[[Tensor], bool]]:
             _, tensor, name = checks.pop()
             _require_finite(tensor, name)
 
-    def passed(check: Tensor) -> bool:
-        spreads = [torch.isfinite(spread).to(check.device) for spread, _, _ in checks]
-        if bool(torch.stack([check, *spreads]).all() if spreads else check):
+    def passed(check: Tensor | bool) -> bool:
+        if not checks:
+            return bool(check)
+        device = checks[0][0].device
+        results = [torch.as_tensor(check), *(torch.isfinite(spread) for spread, _, _ in checks)]
+        if bool(torch.stack([result.to(device) for result in results]).all()):
             checks.clear()
             return True
         require_inputs()

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import operator
 import random
 from collections.abc import Callable, Collection, Iterable, Iterator, Sequence
 from functools import partial
@@ -15,6 +16,8 @@ from torch.nn.modules.batchnorm import _NormBase
 
 from ..errors import WeightsChangedError
 from .locks import exclusive_pass
+
+_VERSION = operator.attrgetter("_version")
 
 _STATISTICS = ("running_mean", "running_var", "num_batches_tracked")
 
@@ -213,14 +216,14 @@ class TensorKeeper:
         weights = self._weights
         if overridden and not weights.keys().isdisjoint(overridden):
             weights = {name: tensor for name, tensor in weights.items() if name not in overridden}
-        names, tensors = list(weights), list(weights.values())
-        versions = [tensor._version for tensor in tensors]
+        names, tensors = tuple(weights), tuple(weights.values())
+        versions = list(map(_VERSION, tensors))
         example = None if self._example is None else weights.get(self._example)
         example_was = None if example is None else example.detach().clone()
 
         def require_unchanged() -> None:
             same_example = example is None or example_was is None or torch.equal(example, example_was)
-            if same_example and [tensor._version for tensor in tensors] == versions:
+            if same_example and list(map(_VERSION, tensors)) == versions:
                 return
             changed = [
                 name
