@@ -39,22 +39,21 @@ class Version:
             stdout=subprocess.PIPE,
             text=True,
         )
-        self.cases: list[str] = self._answer()
+        self.cases: list[str] = self.answer()
 
-    def _answer(self) -> list:
+    def ask(self, case: str) -> None:
+        """Start one turn of a case."""
+        assert self.process.stdin is not None
+        print(case, file=self.process.stdin, flush=True)
+
+    def answer(self) -> list:
+        """Wait for milliseconds and the ratio to forward passes of the turn that was asked for."""
         assert self.process.stdout is not None
         line = self.process.stdout.readline()
         if not line:
             raise SystemExit(f"The process of version {self.name} ended; its error is above.")
         answer: list = json.loads(line)
         return answer
-
-    def measure(self, case: str) -> tuple[float, float]:
-        """Return milliseconds and the ratio to forward passes of one turn of a case."""
-        assert self.process.stdin is not None
-        print(case, file=self.process.stdin, flush=True)
-        milliseconds, ratio = self._answer()
-        return milliseconds, ratio
 
 
 @contextmanager
@@ -66,6 +65,21 @@ def running(sources: dict[str, Path], device: str, turn_seconds: float) -> Itera
     finally:
         for version in versions:
             version.process.kill()
+
+
+def turns_of(versions: list[Version], case: str, rounds: int) -> list[list[tuple[float, float]]]:
+    """Return milliseconds and the ratio to forward passes for every round and version."""
+    for version in versions:  # all prepare, such as compiling, at the same time
+        version.ask(case)
+    for version in versions:
+        version.answer()
+    turns = []
+    for _ in range(rounds):
+        turns.append([])
+        for version in versions:
+            version.ask(case)
+            turns[-1].append(tuple(version.answer()))
+    return turns
 
 
 def main() -> None:
@@ -81,7 +95,7 @@ def main() -> None:
     rows = []
     with running(sources, options.device, options.turn) as versions:
         for case in [case for case in versions[0].cases if options.only in case]:
-            rounds = [[version.measure(case) for version in versions] for _ in range(options.rounds)]
+            rounds = turns_of(versions, case, options.rounds)
             for version, turns in zip(versions, zip(*rounds, strict=True), strict=True):
                 milliseconds, ratios = zip(*turns, strict=True)
                 row = {
