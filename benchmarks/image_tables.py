@@ -69,7 +69,8 @@ def teye_table2() -> str:
         return ""
     parts = []
     for network in found["networks"]:
-        where = f"{network['network']}, {network['images']:,} test images ({hardware(found['machine'])})"
+        made_on = hardware(network.get("machine", found["machine"]))
+        where = f"{network['network']}, {network['images']:,} test images ({made_on})"
         tables = table2.tables(network)
         titles = {
             "cells": f"**{where}.** Mean log-likelihood (PLL), batches as in training:",
