@@ -29,7 +29,7 @@ BUDGET = {
     "calibration": 757,
     "shift": 388,
     "tabular": 4_610,
-    "theory": 515,
+    "theory": 512,
     "top level": 648,
     "training": 1_100,
 }
