@@ -19,7 +19,7 @@ BUDGET = {
     "engines": 580,
     "likelihoods": 745,
     "maps": 560,
-    "methods": 630,
+    "methods": 628,
     "metrics": 690,
     "network": 3_685,
     "plots": 1_120,

@@ -14,7 +14,7 @@ from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError, NetworkError
-from bayesnorm.methods import variational
+from bayesnorm.methods import fitting
 
 
 def captured(monkeypatch):
@@ -25,8 +25,8 @@ def captured(monkeypatch):
         seen.update(options, model=model)
         return real(model, data, **options)
 
-    real = variational.train
-    monkeypatch.setattr(variational, "train", spy)
+    real = fitting.train
+    monkeypatch.setattr(fitting, "train", spy)
     return seen
 
 

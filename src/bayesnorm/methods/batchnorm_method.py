@@ -8,10 +8,10 @@ from typing import Any
 
 from torch import Tensor, nn
 
-from ..arguments import hold_plain_numbers, require_function, require_seed, require_whole
+from ..arguments import hold_plain_numbers, require_seed, require_whole
 from ..engines import OutputDirections
 from ..errors import BayesNormError
-from ..likelihoods import Likelihood, require_likelihood
+from ..likelihoods import Likelihood
 from ..network import (
     BatchStatistics,
     Executable,
@@ -25,7 +25,7 @@ from ..network import (
     mini_batches,
 )
 from ..posterior import BatchNormPosterior, Center, Fluctuations, TrainingBatches, coordinates
-from .checks import fitting_likelihood
+from .fitting import checked_seed, fitting_likelihood
 
 Collected = BatchStatistics | UnitMoments
 """The data of a method: statistics of batches, or moments of single examples."""
@@ -86,10 +86,8 @@ class BatchNormMethod(ABC):
             seed: Seed of the random batches. Default: 0.
             progress: Called with (done, total) after every batch. Default: None.
         """
-        if likelihood is not None:
-            require_likelihood(likelihood)
-        require_function("progress", progress)
-        batches = mini_batches(train_data, self.batch_size, self.states, require_seed(seed))
+        seed = checked_seed(seed, likelihood, progress)
+        batches = mini_batches(train_data, self.batch_size, self.states, seed)
         example = check_layers(model, batches, self.layers)
         executable = Executable(model, output)
         likelihood = fitting_likelihood(executable, example, likelihood)

@@ -19,12 +19,11 @@ from dataclasses import dataclass
 from typing import Any
 
 import torch
-from torch import Tensor, nn
-from torch.utils.data import DataLoader
+from torch import nn
 
-from ..arguments import hold_plain_numbers, require_function, require_seed, require_whole
+from ..arguments import hold_plain_numbers, require_whole
 from ..errors import BayesNormError, NetworkError
-from ..likelihoods import Likelihood, require_likelihood
+from ..likelihoods import Likelihood
 from ..network import (
     Executable,
     Progress,
@@ -32,15 +31,12 @@ from ..network import (
     example_rows,
     isolated_torch_randomness,
     own_copy,
-    renamed_argument,
     reset_weights,
-    select_output,
     unwrap,
 )
 from ..posterior import EnsemblePosterior, Posterior, derived_seeds, deterministic
-from ..training import train
 from .batchnorm_method import BatchNormMethod
-from .checks import fitting_likelihood, require_targets
+from .fitting import checked_seed, fitting_likelihood, require_targets, train_on
 
 Factory = Callable[[int], nn.Module]
 """A function that returns a network with fresh weights for a seed."""
@@ -101,10 +97,7 @@ class DeepEnsemble:
             seed: Seed of initial weights and training. Default: 0.
             progress: Called with (done, total) after every member. Default: None.
         """
-        seed = require_seed(seed)
-        require_function("progress", progress)
-        if likelihood is not None:
-            require_likelihood(likelihood)
+        seed = checked_seed(seed, likelihood, progress)
         networks: list[nn.Module] = []
         made: list[Posterior] = []
         for number, member_seed in enumerate(derived_seeds(seed, self.members)):
@@ -114,9 +107,19 @@ class DeepEnsemble:
                     "model returned the same network for two seeds. Return a new network for every seed."
                 )
             if number == 0:
-                likelihood = self._look(network, train_data, likelihood, output, seed)
+                likelihood = self._checked_likelihood(network, train_data, likelihood, output, seed)
             assert likelihood is not None
-            self._train(network, train_data, likelihood, output, member_seed)
+            train_on(
+                likelihood,
+                network,
+                train_data,
+                output=output,
+                batch_size=self.batch_size,
+                epochs=self.epochs,
+                learning_rate=self.learning_rate,
+                weight_decay=self.weight_decay,
+                seed=member_seed,
+            )
             networks.append(network)
             if self.method is None:
                 made.append(deterministic(network, likelihood, output=output))
@@ -128,7 +131,7 @@ class DeepEnsemble:
         template = model if isinstance(model, nn.Module) else networks[0]
         return EnsemblePosterior(Executable(template, output), likelihood, tuple(made))
 
-    def _look(
+    def _checked_likelihood(
         self, network: nn.Module, train_data: Any, likelihood: Likelihood | None, output: str | int | None, seed: int
     ) -> Likelihood:
         """Return the likelihood to train on. Raise an error before training if two examples show a problem."""
@@ -138,25 +141,6 @@ class DeepEnsemble:
         if isinstance(self.method, BatchNormMethod):
             self.method.require_fitting(network, train_data, seed)
         return fitting
-
-    def _train(
-        self, network: nn.Module, train_data: Any, likelihood: Likelihood, output: str | int | None, seed: int
-    ) -> None:
-        def loss(result: Any, y: Tensor) -> Tensor:
-            return likelihood.loss(select_output(result, output, len(y)), y)
-
-        loaded = isinstance(train_data, DataLoader)
-        with renamed_argument("data", "train_data"):
-            train(
-                network,
-                train_data,
-                loss=loss,
-                epochs=self.epochs,
-                batch_size=32 if self.batch_size is None and not loaded else self.batch_size,
-                learning_rate=self.learning_rate,
-                weight_decay=self.weight_decay,
-                seed=seed,
-            )
 
 
 def ensemble(members: Iterable[nn.Module | Posterior], likelihood: Likelihood | None = None) -> EnsemblePosterior:

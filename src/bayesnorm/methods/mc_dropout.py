@@ -29,12 +29,12 @@ from dataclasses import dataclass
 
 from torch import nn
 
-from ..arguments import require_flag, require_function, require_number, require_positive, require_seed, require_whole
+from ..arguments import require_flag, require_number, require_positive, require_whole
 from ..errors import BayesNormError
-from ..likelihoods import Likelihood, require_likelihood
+from ..likelihoods import Likelihood
 from ..network import DropoutExecutable, Progress, RateChoice, TrainData, dropout_rates, example_rows, renamed_argument
 from ..posterior import DropoutPosterior
-from .checks import fitting_likelihood
+from .fitting import checked_seed, fitting_likelihood
 
 
 @dataclass(frozen=True)
@@ -80,10 +80,7 @@ class MCDropout:
             seed: Seed of random transforms in `train_data`. Masks depend on the seed of a prediction. Default: 0.
             progress: Called with (1, 1) at the end. Default: None.
         """
-        seed = require_seed(seed)
-        require_function("progress", progress)
-        if likelihood is not None:
-            require_likelihood(likelihood)
+        seed = checked_seed(seed, likelihood, progress)
         rates = dropout_rates(model, self.p)
         executable = DropoutExecutable(model, output, rates=rates, consistent=self.consistent)
         if train_data is not None:

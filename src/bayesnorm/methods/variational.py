@@ -23,9 +23,9 @@ from torch.optim import Adam
 from torch.optim.lr_scheduler import CosineAnnealingLR
 from torch.utils.data import DataLoader
 
-from ..arguments import hold_plain_numbers, require_function, require_positive, require_seed, require_whole
+from ..arguments import hold_plain_numbers, require_function, require_positive, require_whole
 from ..errors import BayesNormError, InputError
-from ..likelihoods import Likelihood, require_likelihood
+from ..likelihoods import Likelihood
 from ..network import (
     Estimator,
     Executable,
@@ -39,14 +39,12 @@ from ..network import (
     renamed_argument,
     require_finite_weights,
     reset_weights,
-    select_output,
     tensors_of,
     unwrap,
     weight_tensors,
 )
 from ..posterior import VariationalPosterior, WeightDistribution, WeightPrior
-from ..training import train
-from .checks import fitting_likelihood, require_targets
+from .fitting import checked_seed, fitting_likelihood, require_targets, train_on
 
 # Minimum initial standard deviation, for trained weights that are zero.
 LEAST_STD = 1e-4
@@ -149,12 +147,9 @@ class VariationalMethod(ABC):
             seed: Seed of initial weights and training. Default: 0.
             progress: Called with (done, total) after every epoch. Default: None.
         """
-        require_function("progress", progress)
-        if likelihood is not None:
-            require_likelihood(likelihood)
+        seed = checked_seed(seed, likelihood, progress)
         require_finite_weights(unwrap(model))
         executable = Executable(model, output)
-        seed = require_seed(seed)
         rows = _rows(train_data)
         with renamed_argument("x", "train_data"):
             seen = example_rows(train_data, seed)
@@ -170,30 +165,27 @@ class VariationalMethod(ABC):
             weights = self._weights(network)
         prior = WeightPrior.parse(self.prior)
 
-        def loss(result: Any, y: Tensor) -> Tensor:
-            return fitting.loss(select_output(result, output, len(y)), y)
-
         def divergence(_: nn.Module, epoch: int) -> Tensor:
             total = torch.stack([weight.kl(prior) for weight in weights.values()]).sum()
             return total * (self.kl_weight * min(1.0, epoch / (self.kl_warmup + 1)) / rows)
 
         noisy = NoisyNetwork(network, weights, self.estimator, example)
-        with renamed_argument("data", "train_data"):
-            train(
-                noisy,
-                train_data,
-                loss=loss,
-                penalties=[divergence],
-                epochs=self.epochs,
-                batch_size=self.batch_size or (None if isinstance(train_data, DataLoader) else 32),
-                optimiser=partial(Adam, lr=self.learning_rate, fused=True),  # five times faster for many small tensors
-                schedule=partial(CosineAnnealingLR, T_max=self.epochs) if self.schedule == "cosine" else None,
-                transform=self.transform,
-                compiled=self.compiled,
-                mixed_precision=self.mixed_precision,
-                seed=seed,
-                progress=progress,
-            )
+        train_on(
+            fitting,
+            noisy,
+            train_data,
+            output=output,
+            batch_size=self.batch_size,
+            penalties=[divergence],
+            epochs=self.epochs,
+            optimiser=partial(Adam, lr=self.learning_rate, fused=True),  # five times faster for many small tensors
+            schedule=partial(CosineAnnealingLR, T_max=self.epochs) if self.schedule == "cosine" else None,
+            transform=self.transform,
+            compiled=self.compiled,
+            mixed_precision=self.mixed_precision,
+            seed=seed,
+            progress=progress,
+        )
         points = {name: value.detach() for name, value in tensors_of(network).items() if name not in weights}
         fitted = {name: weight.requires_grad_(False).eval() for name, weight in weights.items()}
         return VariationalPosterior(executable, fitting, type(self).__name__, fitted, points, prior, rows)

@@ -1,19 +1,29 @@
-"""Checks before a fit: two training examples show the shape of the outputs, and targets are compared with them."""
+"""What several methods do in `fit`: check arguments, compare targets with outputs, and train on a likelihood."""
 
 from __future__ import annotations
 
 from typing import Any
 
 import torch
-from torch import Tensor
-from torch.utils.data import TensorDataset
+from torch import Tensor, nn
+from torch.utils.data import DataLoader, TensorDataset
 
+from ..arguments import require_function, require_seed
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood, require_likelihood
-from ..network import Executable, as_tensor, renamed_argument
+from ..network import Executable, as_tensor, renamed_argument, select_output
+from ..training import train
 
 # Count of output values that are compared with targets at once.
 LOOKED_AT = 2**22
+
+
+def checked_seed(seed: Any, likelihood: Any, progress: Any) -> int:
+    """Return the seed of a fit as a plain number. Raise an error if one of these arguments cannot be used."""
+    require_function("progress", progress)
+    if likelihood is not None:
+        require_likelihood(likelihood)
+    return require_seed(seed)
 
 
 def fitting_likelihood(executable: Executable, rows: Tensor, likelihood: Likelihood | None) -> Likelihood:
@@ -64,3 +74,32 @@ def require_targets(executable: Executable, rows: Tensor, train_data: Any, likel
     y = y.to(f.dtype) if y.is_floating_point() else y
     for part in y.split(max(1, LOOKED_AT // max(1, f.numel()))):
         likelihood.loss(f.expand(len(part), *f.shape[1:]), part)
+
+
+def train_on(
+    likelihood: Likelihood,
+    network: nn.Module,
+    train_data: Any,
+    *,
+    output: str | int | None,
+    batch_size: int | None,
+    **options: Any,
+) -> None:
+    """Train a network on the loss of a likelihood.
+
+    Args:
+        likelihood: The likelihood.
+        network: The network, which is modified.
+        train_data: The training data.
+        output: The entry to use if the network returns a dict or a tuple.
+        batch_size: Examples per step; None for the batch size of a `DataLoader`, or 32.
+        options: Other arguments of `training.train`.
+    """
+
+    def loss(result: Any, y: Tensor) -> Tensor:
+        return likelihood.loss(select_output(result, output, len(y)), y)
+
+    if batch_size is None and not isinstance(train_data, DataLoader):
+        batch_size = 32
+    with renamed_argument("data", "train_data"):
+        train(network, train_data, loss=loss, batch_size=batch_size, **options)
