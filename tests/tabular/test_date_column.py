@@ -44,7 +44,8 @@ def test_the_end_of_a_year_is_near_its_beginning():
 def test_each_row_is_read_alone_and_what_training_never_had_is_told():
     preprocessing = fitted(days(60)[np.arange(60) % 7 < 5])
     new = pd.DataFrame({"when": pd.to_datetime(["2024-01-02", "2024-01-06", None])})
-    features, unseen = preprocessing.look(new)
+    rows = preprocessing.read(new)
+    features, unseen = rows.features, rows.unseen_columns
     assert unseen == ["", "when", "when"]
     assert np.isfinite(features).all()
     for row in range(3):

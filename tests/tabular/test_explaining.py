@@ -7,7 +7,7 @@ import pandas as pd
 import pytest
 import torch
 
-from bayesnorm.errors import BayesNormError, InputError
+from bayesnorm.errors import BayesNormError, BayesNormWarning, InputError
 from bayesnorm.predictive import GaussianPredictive
 from bayesnorm.tabular import BayesNormClassifier, BayesNormRegressor, load
 from bayesnorm.tabular.explaining import explain_uncertainty, usual_row
@@ -65,7 +65,7 @@ def test_rows_in_a_hole_and_far_outside_of_an_exact_posterior():
     X = world(150)[0].drop(columns="town")
     # In features' units; that of `useless` is so long that nothing depends on it.
     preprocessing, predict = gaussian_process(X, np.array([0.7, 0.4, 1e6]))
-    baseline = usual_row(preprocessing, TrainingColumns.fit(preprocessing, X))
+    baseline = usual_row(preprocessing, TrainingColumns.fit(preprocessing.read(X).values))
     usual = USUAL.drop(columns="town")
     rows = pd.concat([usual.assign(b=2.5), usual.assign(a=9.0), usual.assign(useless=50.0)], ignore_index=True)
     found = explain_uncertainty(predict, preprocessing, preprocessing.transform(rows), baseline)
@@ -208,7 +208,7 @@ def test_the_usual_row_of_every_kind_of_column():
         }
     )
     preprocessing = Preprocessing.fit(X)
-    training = TrainingColumns.fit(preprocessing, X)
+    training = TrainingColumns.fit(preprocessing.read(X).values)
     usual = usual_row(preprocessing, training).iloc[0]
     assert usual["number"] == 6.0
     assert usual["switch"] == 0.0  # of two values one, not what lies half way between them
@@ -228,3 +228,15 @@ def test_columns_that_give_no_feature_add_nothing(quick):
     np.testing.assert_allclose(found.contributions["x"] + found.baseline, found.total, rtol=1e-9)
     alone = BayesNormRegressor(**quick).fit(X[["same"]], X["x"])
     assert alone.explain_uncertainty(X[["same"]][:2]).contributions.to_numpy().tolist() == [[0.0], [0.0]]
+
+
+def test_of_many_columns_the_important_ones_have_their_own_contribution(quick):
+    """With more than 100 columns, the others share one contribution equally, and contributions still add up."""
+    X = np.random.default_rng(0).normal(size=(40, 310))
+    with pytest.warns(BayesNormWarning, match="310 columns but only 40 rows.*300 random sums"):
+        model = BayesNormRegressor(**quick).fit(X, X[:, 0])
+    explanation = model.explain_uncertainty(X[:2] + 1, pairs=1)
+    values = explanation.contributions.to_numpy()
+    np.testing.assert_allclose(values.sum(1), explanation.total - explanation.baseline, rtol=1e-6, atol=1e-9)
+    assert len(np.unique(values[0])) == 100
+    assert not model.drift(X).columns[309].moved

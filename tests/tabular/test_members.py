@@ -7,7 +7,6 @@ import pytest
 import torch
 
 from bayesnorm.tabular import BayesNormRegressor
-from bayesnorm.tabular.estimator import as_inputs
 from bayesnorm.tabular.held_out import HeldOut
 from bayesnorm.tabular.members import Members
 
@@ -35,7 +34,7 @@ def test_held_out_rows_are_predicted_by_the_member_that_did_not_see_them(quick):
     np.testing.assert_array_equal(held_out.rows, np.arange(60))
     np.testing.assert_allclose(held_out.target[:, 0], y)
     assert set(held_out.fold) == {0, 1}
-    x = as_inputs(model.preprocessing_.transform(X))
+    x = model._inputs(model.preprocessing_.transform(X))
     said = np.stack([member.executable.point(x)[:, 0].numpy() for member in model.posterior_.members])
     rows = np.arange(60)
     np.testing.assert_allclose(said[held_out.fold, rows], held_out.predictive.mean[:, 0], rtol=1e-4, atol=1e-4)

@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
+import tracemalloc
+
 import numpy as np
 import pytest
 
 pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
 
-from bayesnorm.tabular.column_checks import why_no_feature
+from bayesnorm.tabular.column_checks import leak, why_no_feature
 
 ROWS = np.arange(40)
 
@@ -51,3 +53,14 @@ def test_dates_are_features_unless_they_never_differ():
     assert why_no_feature("id", days, ROWS) == ""
     assert why_no_feature("sold", np.full(40, days[0]), ROWS) == "is 2024-01-31 in every row"
     assert why_no_feature("sold", np.full(40, np.datetime64("NaT", "s")), ROWS) == "is empty"
+
+
+def test_one_long_text_takes_no_memory_in_the_other_rows():
+    """Text of a fixed width would take 200 times the memory of the longest."""
+    texts = np.array([*map(str, range(199)), "x" * 1_000_000], dtype=object)
+    tracemalloc.start()
+    assert why_no_feature("note", texts, np.arange(200)).startswith("contains text")
+    leak(texts, np.arange(200.0), "price", classes=False)
+    peak = tracemalloc.get_traced_memory()[1]
+    tracemalloc.stop()
+    assert peak < 20e6

@@ -78,7 +78,8 @@ def test_what_training_never_held_is_told(mixed):
     frame.loc[frame.index[1], "grade"] = None
     frame.loc[frame.index[2], "same"] = 2.0
     preprocessing = Preprocessing.fit(training)
-    features, unseen = preprocessing.look(frame)
+    rows = preprocessing.read(frame)
+    features, unseen = rows.features, rows.unseen_columns
     assert unseen == ["town", "grade", "same", ""]
     assert "same" not in preprocessing.feature_names  # it never changed
     known = preprocessing.transform(training.iloc[:4])
@@ -91,7 +92,8 @@ def test_rare_categories_share_a_feature_that_new_ones_join():
     town = ["ash"] * 10 + ["elm"] * 10 + ["oak", "yew"]
     preprocessing = Preprocessing.fit(pd.DataFrame({"town": town}))
     assert preprocessing.feature_names == ["town = ash", "town = elm", "town = another"]
-    features, unseen = preprocessing.look(pd.DataFrame({"town": ["oak", "fir"]}))
+    rows = preprocessing.read(pd.DataFrame({"town": ["oak", "fir"]}))
+    features, unseen = rows.features, rows.unseen_columns
     np.testing.assert_array_equal(features[0], features[1])
     assert unseen == ["", "town"]
 
@@ -129,9 +131,9 @@ def test_arrays_of_text_hold_numbers_where_they_can_be_read():
 
 def test_categories_are_known_as_numbers_and_as_text():
     preprocessing = Preprocessing.fit(pd.DataFrame({"grade": pd.Categorical([1, 2, 3, 1, 2, 3])}))
-    features = [preprocessing.look(pd.DataFrame({"grade": [value]})) for value in (2, 2.0, "2")]
-    assert [unseen for _, unseen in features] == [[""]] * 3
-    assert all(np.array_equal(found, features[0][0]) for found, _ in features)
+    tables = [preprocessing.read(pd.DataFrame({"grade": [value]})) for value in (2, 2.0, "2")]
+    assert [table.unseen_columns for table in tables] == [[""]] * 3
+    assert all(np.array_equal(table.features, tables[0].features) for table in tables)
 
 
 def test_a_table_that_never_changes_has_one_feature_that_says_nothing():
@@ -143,7 +145,8 @@ def test_a_table_that_never_changes_has_one_feature_that_says_nothing():
 
 def test_a_column_of_objects_that_training_has_no_value_of_may_hold_anything_later():
     preprocessing = Preprocessing.fit(pd.DataFrame({"a": [1.0, 2.0], "b": np.array([None, None], dtype=object)}))
-    features, unseen = preprocessing.look(pd.DataFrame({"a": [1.0] * 3, "b": ["ash", 2, None]}))
+    rows = preprocessing.read(pd.DataFrame({"a": [1.0] * 3, "b": ["ash", 2, None]}))
+    features, unseen = rows.features, rows.unseen_columns
     assert features.shape == (3, 1)
     assert unseen == ["b", "b", ""]
 
@@ -175,3 +178,18 @@ def test_what_was_learned_survives_json(mixed):
     again = Preprocessing.from_config(json.loads(json.dumps(preprocessing.config(), allow_nan=False)))
     np.testing.assert_array_equal(again.transform(X), preprocessing.transform(X))
     assert again.columns == preprocessing.columns
+
+
+def test_a_table_wider_than_long_gives_random_sums_that_keep_distances():
+    X = np.random.default_rng(0).normal(size=(20, 2_000))
+    preprocessing = Preprocessing.fit(X)
+    features = preprocessing.transform(X)
+    inputs = preprocessing.network_inputs(features)
+    assert preprocessing.inputs == inputs.shape[1] == 300
+    assert features.shape == X.shape
+    apart, now = (np.linalg.norm(values[:10] - values[10:], axis=1) for values in (features, inputs))
+    np.testing.assert_allclose(now / apart, np.sqrt(300 / 2_000), rtol=0.15)
+    restored = Preprocessing.from_config(json.loads(json.dumps(preprocessing.config())))
+    np.testing.assert_array_equal(restored.network_inputs(features), inputs)
+    assert Preprocessing.fit(X[:, :300]).projected is None  # not wide enough
+    assert Preprocessing.fit(np.tile(X[:, :301], (16, 1))).projected is None  # longer than wide

@@ -12,7 +12,6 @@ from bayesnorm.errors import FileFormatError, InputError
 from bayesnorm.tabular import BayesNormRegressor, load
 from bayesnorm.tabular.preprocessing import Preprocessing
 from bayesnorm.tabular.search_plan import folds_of_groups
-from bayesnorm.tabular.training_columns import table_values
 from bayesnorm.tabular.unusual_rows import Likeness, Range, Ranges, reasons
 
 
@@ -70,11 +69,10 @@ def test_rows_far_away_as_a_whole():
     preprocessing, folds = Preprocessing.fit(X), np.split(np.arange(200), 5)
     likeness = Likeness.fit(preprocessing.transform(X), folds)
     new = pd.DataFrame({"a": [1.0, 1.0], "c": [0.0, 0.0], "b": [1.0, -1.0]})
-    features, unseen = preprocessing.look(new)
-    given = table_values(preprocessing, new), features, unseen
-    found = reasons(preprocessing, likeness, Ranges.fit(table_values(preprocessing, X), folds), *given)
+    table = preprocessing.read(new)
+    found = reasons(preprocessing, likeness, Ranges.fit(preprocessing.read(X).values, folds), table)
     assert found in (["", f"far from all training rows, mainly because of {both}"] for both in ("a and b", "b and a"))
-    assert reasons(preprocessing, likeness, None, *given) == found
+    assert reasons(preprocessing, likeness, None, table) == found
 
 
 def test_few_rows_reach_farther_by_chance():

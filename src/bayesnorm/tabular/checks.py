@@ -219,12 +219,13 @@ def row_groups(groups: Any, rows: int, kept: NDArray[np.int64]) -> NDArray[np.in
     labels = np.asarray(groups)
     if labels.shape != (rows,):
         raise InputError(f"groups has the shape {labels.shape} for {rows} rows. Pass one label per row.")
-    found: NDArray[np.int64] = np.unique(labels[kept].astype(str), return_inverse=True)[1]
-    if found.max() < 1:
+    texts = np.array([str(label) for label in labels[kept]], dtype=object)  # a fixed width would be that of the longest
+    numbers: NDArray[np.int64] = pd.factorize(texts, sort=True)[0].astype(np.int64)
+    if numbers.max() < 1:
         raise InputError(
             f"groups has only one group, {quoted(str(labels[0]))}, for all rows. Pass at least two groups."
         )
-    return found
+    return numbers
 
 
 def require_rows(rows: int) -> None:

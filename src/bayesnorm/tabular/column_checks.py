@@ -14,6 +14,7 @@ import re
 from typing import Any
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 from scipy.stats import rankdata
 
@@ -52,17 +53,18 @@ def why_no_feature(name: str, values: ColumnValues, rows: NDArray[np.int64]) -> 
     known = values[~absent]
     if not len(known):
         return EMPTY
-    found, counts = np.unique(known.astype(str) if is_text(values) else known, return_counts=True)
-    if len(found) == 1:
+    different = pd.Series(known).value_counts(sort=False)  # text of a fixed width would be as wide as the longest
+    if len(different) == 1:
         # If some cells are empty, that can be informative.
         return "" if absent.any() else f"is {_shown(known[0])} in every row"
     if len(known) < LEAST_CELLS or is_date(values):
         return ""
     if is_text(values):
-        single = int((counts == 1).sum())
+        single = int((different == 1).sum())
         reason = f"contains text such as {quoted(known[0])} that differs in most rows"
         return reason if single > MOST * len(known) else ""
-    if len(found) < len(values) or (found != np.round(found)).any() or found[0] < 0:
+    found = np.sort(known)
+    if len(different) < len(values) or (found != np.round(found)).any() or found[0] < 0:
         return ""
     words = words_of(name)
     counts_rows = bool((np.diff(found) == 1).all() or (np.diff(values - rows) == 0).all())
@@ -112,7 +114,7 @@ def leak(values: ColumnValues, y: NDArray[Any], target: str, *, classes: bool) -
     values, y = days(values[order]), y[order]
     codes = _codes(values)
     if classes:
-        labels = np.unique(y.astype(str), return_inverse=True)[1]
+        labels = pd.factorize(np.array([str(label) for label in y], dtype=object), sort=True)[0]
         wrong = len(labels) - int(np.bincount(labels).max())
         missed = 0 if _split_by_thresholds(codes, labels) else int((_classes_by(codes, labels) != labels).sum())
         if wrong < LEAST_WRONG or missed > (1 - MISTAKES) * wrong:
@@ -134,7 +136,8 @@ def leak(values: ColumnValues, y: NDArray[Any], target: str, *, classes: bool) -
 def _codes(values: ColumnValues) -> Codes:
     """Return the ranks of a column's values; missing values have a separate rank."""
     if is_text(values):
-        return np.unique(["" if value is None else f"={value}" for value in values], return_inverse=True)[1]
+        texts = np.array(["" if value is None else f"={value}" for value in values], dtype=object)
+        return pd.factorize(texts, sort=True)[0].astype(np.int64)
     return np.unique(values, return_inverse=True)[1]
 
 

@@ -20,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..words import DAY
-from .column_types import ColumnValues, Numbers, as_dates, as_numbers, as_texts
+from .column_types import ColumnValues, Numbers, Texts, as_dates, as_numbers, as_texts
 from .dates import Dates, days
 
 # Interquartile range of the standard normal distribution.
@@ -77,6 +77,10 @@ class NumericColumn:
         """Whether some, but not all, training values are missing."""
         return self.missing and self.centre is not None
 
+    def as_in_training(self, column: ColumnValues) -> Numbers:
+        """Return the values as numbers, or raise an error."""
+        return as_numbers(self.name, column)
+
     def encode(self, column: ColumnValues) -> tuple[list[Numbers], NDArray[np.bool_]]:
         """Return the features, and which rows have a value that does not occur in training."""
         values = np.clip(as_numbers(self.name, column), -LARGEST, LARGEST)
@@ -127,6 +131,10 @@ class CategoricalColumn:
             return []
         own = [f"{self.name} = {category}" for category in self.categories]
         return own + [f"{self.name} = another"] * bool(self.rare) + [f"{self.name} is missing"] * self.missing
+
+    def as_in_training(self, column: ColumnValues) -> Texts:
+        """Return the values as text."""
+        return as_texts(column)
 
     def encode(self, column: ColumnValues) -> tuple[list[Numbers], NDArray[np.bool_]]:
         """Return the features, and which rows have a value that does not occur in training."""
@@ -193,6 +201,10 @@ class DateColumn:
         circles = ["time of year"] * self.year + ["time of day"] * self.day
         named = [f"{self.name}: {circle}, {part}" for circle in circles for part in ("sine", "cosine")]
         return [*self.trend.features, *named, *(self.weekdays.features if self.weekdays else [])]
+
+    def as_in_training(self, column: ColumnValues) -> Dates:
+        """Return the values as dates, or raise an error."""
+        return as_dates(self.name, column)
 
     def encode(self, column: ColumnValues) -> tuple[list[Numbers], NDArray[np.bool_]]:
         """Return the features, and which rows have a value that does not occur in training."""

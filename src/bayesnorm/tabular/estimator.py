@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
@@ -18,7 +19,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from torch import Tensor
 
 from ..engines import MonteCarlo
-from ..errors import BayesNormError, InputError, NotComparableError
+from ..errors import BayesNormError, BayesNormWarning, InputError, NotComparableError
 from ..likelihoods import Likelihood
 from ..posterior import Posterior
 from ..predictive import Predictive
@@ -28,13 +29,13 @@ from .choosing import Chooser
 from .explaining import PAIRS, UncertaintyExplanation, explain_uncertainty, usual_row
 from .model_file import write_estimator
 from .networks import BATCH_STATISTICS, posterior_from, posterior_parts
-from .preprocessing import Preprocessing
+from .preprocessing import Preprocessing, TableRows
 from .search_plan import folds_for, folds_of_groups, plan_for
 from .search_results import Selection
 from .table_drift import TableDrift, column_drift, table_drift
 from .targets import NumberTargets, Targets
 from .trainer import Trainer
-from .training_columns import TrainingColumns, table_values
+from .training_columns import TrainingColumns
 from .unusual_rows import Likeness, Ranges, reasons
 
 # Number of folds for the detection of unusual rows if there is no cross-validation.
@@ -99,20 +100,29 @@ class TabularEstimator(BaseEstimator):
         targets = self._targets(y, kept, weights)
         X = X.iloc[kept] if isinstance(X, pd.DataFrame) else np.asarray(X)[kept]
         self.preprocessing_ = Preprocessing.fit(X)
-        self.training_columns_ = TrainingColumns.fit(self.preprocessing_, X)
-        features = self.preprocessing_.transform(X)
+        table = self.preprocessing_.read(X)
+        if self.preprocessing_.projected is not None:
+            warnings.warn(
+                f"The table has {len(table.names):,} columns but only {len(kept):,} rows, too many for a network. All "
+                f"columns are used, but the networks get {self.preprocessing_.projected} random sums of them. A few "
+                "columns, chosen by what they mean, often predict better.",
+                BayesNormWarning,
+                stacklevel=3,
+            )
+        self.training_columns_ = TrainingColumns.fit(table.values)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         classes = targets.values.numpy() if targets.values.dim() == 1 else None
         generator = np.random.default_rng(self.seed_)
         folds = folds_for(len(kept), self.folds or LIKENESS_FOLDS, generator, classes)
-        self.likeness_ = Likeness.fit(features, folds)
-        self.ranges_ = Ranges.fit(table_values(self.preprocessing_, X), folds)
+        self.likeness_ = Likeness.fit(table.features, folds)
+        self.ranges_ = Ranges.fit(table.values, folds)
 
         def parted() -> list[NDArray[np.int64]]:
             if groups is not None:
                 return folds_of_groups(row_groups(groups, rows, kept), self.folds or LIKENESS_FOLDS, generator)
             return folds_for(len(kept), self.folds or LIKENESS_FOLDS, generator, classes)
 
+        features = self.preprocessing_.network_inputs(table.features)
         chooser = self._chooser(features, targets, folds if groups is None else parted(), parted)
         self.posterior_, found = chooser.fit()
         if found.out_of_fold is not None:
@@ -138,13 +148,14 @@ class TabularEstimator(BaseEstimator):
         rows = len(features)
         if self.folds is not None:
             rows -= max(len(fold) for fold in folds)
+        wide = self.preprocessing_.projected is not None  # bins of random sums of columns have no meaning
         plan = plan_for(
             rows,
             features.shape[1],
             classes=not isinstance(targets, NumberTargets),
             dropout=self.method == "dropout",
             fast=bool(self.fast),
-            encoding=self.encoding,
+            encoding="plain" if wide and self.encoding is None else self.encoding,
             hidden=self.hidden,
             batch_size=self.batch_size,
             weight_decay=self.weight_decay,
@@ -192,7 +203,7 @@ class TabularEstimator(BaseEstimator):
         Args:
             X: A table with the same columns as in training.
         """
-        return self._predictive_of(self._features_of(X)[0])
+        return self._predictive_of(self._read(X).features)
 
     def predict_with_uncertainty(self, X: Any) -> tuple[Predictive, pd.DataFrame]:
         """Return the results of `predict_dist` and `uncertainty`, at the cost of one of them.
@@ -200,14 +211,12 @@ class TabularEstimator(BaseEstimator):
         Args:
             X: A table with the same columns as in training.
         """
-        features, unseen = self._features_of(X)
-        predictive = self._predictive_of(features)
-        frame = pd.DataFrame(
-            self._uncertainty_columns(predictive), index=X.index if isinstance(X, pd.DataFrame) else None
-        )
-        frame["reason"] = self._reasons(X, features, unseen)
+        table = self._read(X)
+        predictive = self._predictive_of(table.features)
+        frame = pd.DataFrame(self._uncertainty_columns(predictive), index=table.index)
+        frame["reason"] = reasons(self.preprocessing_, self.likeness_, self.ranges_, table)
         frame.insert(len(frame.columns) - 1, "unusual", frame["reason"] != "")
-        frame["unseen_columns"] = unseen
+        frame["unseen_columns"] = table.unseen_columns
         return predictive, frame
 
     def uncertainty_of(self, predictive: Any) -> pd.DataFrame:
@@ -225,24 +234,24 @@ class TabularEstimator(BaseEstimator):
         Args:
             X: A table with the same columns as in training, and at least one row.
         """
-        features, unseen = self._features_of(X)
-        trained = getattr(self, "training_columns_", None)
-        if trained is None:
+        table = self._read(X)
+        if self.training_columns_ is None:
             raise BayesNormError(
                 "drift needs counts of the training columns, but an earlier version fitted this estimator without "
                 "them. Fit it again."
             )
-        values = table_values(self.preprocessing_, X)
         columns = [
-            column_drift(*each) for each in zip(self.preprocessing_.columns, trained.columns, values, strict=True)
+            column_drift(*parts)
+            for parts in zip(self.preprocessing_.columns, self.training_columns_.columns, table.values, strict=True)
         ]
         network, why = None, f"method {self.method!r} has no batch statistics to compare"
         if self.method in BATCH_STATISTICS:
             try:
-                network, why = drift(self.posterior_, as_inputs(features)), ""
+                network, why = drift(self.posterior_, self._inputs(table.features)), ""
             except NotComparableError as error:
                 why = str(error)
-        unlike = np.array(self._reasons(X, features, unseen), dtype=object) != ""
+        row_reasons = reasons(self.preprocessing_, self.likeness_, self.ranges_, table)
+        unlike = np.array(row_reasons, dtype=object) != ""
         return table_drift(columns, network, why, unlike)
 
     def explain_uncertainty(
@@ -258,15 +267,13 @@ class TabularEstimator(BaseEstimator):
             baseline: A table with one row to compare with. [default: None, the medians and most common categories of
                 the training rows]
         """
-        features, _ = self._features_of(X)
+        table = self._read(X)
         if baseline is None:
-            baseline = usual_row(self.preprocessing_, getattr(self, "training_columns_", None))
+            baseline = usual_row(self.preprocessing_, self.training_columns_)
         else:
             self._check_table(baseline, reset=False)
-        index, used = X.index if isinstance(X, pd.DataFrame) else None, {"pairs": pairs, "output": output}
-        return explain_uncertainty(
-            self._predictive_of, self.preprocessing_, features, baseline, index=index, seed=self.seed_, **used
-        )
+        options: dict[str, Any] = {"index": table.index, "pairs": pairs, "output": output, "seed": self.seed_}
+        return explain_uncertainty(self._predictive_of, self.preprocessing_, table.features, baseline, **options)
 
     def adapt(self, X: Any, *, strength: float | None = None) -> Self:
         """Return a new estimator whose batch statistics are adapted to unlabelled rows; this one is unchanged.
@@ -280,15 +287,16 @@ class TabularEstimator(BaseEstimator):
             strength: Fraction of the shift to correct at every layer, from 0 to 1. [default: None, estimated from the
                 rows]
         """
-        features, _ = self._features_of(X)
+        features = self._read(X).features
         if self.method not in BATCH_STATISTICS:
             raise BayesNormError(
                 f"adapt needs batch statistics, but method={self.method!r} has none. Fit with method "
                 f"{', '.join(BATCH_STATISTICS[:-1])} or {BATCH_STATISTICS[-1]}."
             )
-        found = clone(self)
-        vars(found).update(vars(self), posterior_=adapt(self.posterior_, as_inputs(features), strength=strength))
-        return found
+        adapted = clone(self)
+        posterior = adapt(self.posterior_, self._inputs(features), strength=strength)
+        vars(adapted).update(vars(self), posterior_=posterior)
+        return adapted
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the fitted estimator to one safetensors file, without any training rows.
@@ -303,12 +311,11 @@ class TabularEstimator(BaseEstimator):
 
     def _predictive_of(self, features: NDArray[np.float64]) -> Predictive:
         """Return the predictive distribution for rows of features."""
-        return self.posterior_.predict(as_inputs(features), MonteCarlo(self._samples), seed=self.seed_)
+        return self.posterior_.predict(self._inputs(features), MonteCarlo(self._samples), seed=self.seed_)
 
-    def _reasons(self, X: Any, features: NDArray[np.float64], unseen: list[str]) -> list[str]:
-        """Return for each row why it is unusual, or ""."""
-        values, ranges = table_values(self.preprocessing_, X), getattr(self, "ranges_", None)
-        return reasons(self.preprocessing_, self.likeness_, ranges, values, features, unseen)
+    def _inputs(self, features: NDArray[np.float64]) -> Tensor:
+        """Return the network's inputs: rounded to float32, as in training, and stored as float64."""
+        return torch.from_numpy(self.preprocessing_.network_inputs(features)).float().double()
 
     @property
     def _samples(self) -> int:
@@ -316,11 +323,11 @@ class TabularEstimator(BaseEstimator):
         networks = len(getattr(self.posterior_, "members", (None,)))
         return networks if self.method == "ensemble" else max(self.samples, networks)
 
-    def _features_of(self, X: Any) -> tuple[NDArray[np.float64], list[str]]:
-        """Return the features of a table, and for each row the columns with a value that does not occur in training."""
+    def _read(self, X: Any) -> TableRows:
+        """Return the values and features of a table, which must have the columns of training."""
         check_is_fitted(self)
         self._check_table(X, reset=False)
-        return self.preprocessing_.look(X)
+        return self.preprocessing_.read(X)
 
     def _check_table(self, X: Any, *, reset: bool) -> None:
         """Store the number and names of a table's columns (`reset=True`), or compare them with those of training."""
@@ -353,8 +360,3 @@ class TabularEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
-
-
-def as_inputs(features: NDArray[np.float64]) -> Tensor:
-    """Return features as network inputs: rounded to float32, as in training, and stored as float64."""
-    return torch.from_numpy(features).float().double()

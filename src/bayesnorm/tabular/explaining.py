@@ -128,6 +128,9 @@ def shapley_values(
     return np.concatenate(shares), np.concatenate(totals), start
 
 
+# Largest number of columns that are explained one by one, and number of rows that decide which ones.
+MOST_EXPLAINED, SCREENED_ROWS = 100, 10
+
 # Pairs of sampled column orders; with up to nine columns, all subsets cost no more.
 PAIRS = 32
 
@@ -249,13 +252,35 @@ def explain_uncertainty(
     widths = np.array([len(column.features) for column in preprocessing.columns])
     used = np.flatnonzero(widths)
     groups = np.arange(len(used)).repeat(widths[used])
-    exchanges = Exchanges.sample(len(used), pairs, seed)
     with one_thread():
-        shares, total, start = shapley_values(epistemic, features, baseline[0], groups, exchanges)
+        players = _players(epistemic, features, baseline[0], groups, len(used))
+        exchanges = Exchanges.sample(int(players.max(initial=-1)) + 1, pairs, seed)
+        shares, total, start = shapley_values(epistemic, features, baseline[0], players[groups], exchanges)
     contributions = np.zeros((len(features), len(widths)))
-    contributions[:, used] = shares
+    contributions[:, used] = shares[:, players] / np.bincount(players)[players]
     frame = pd.DataFrame(contributions, index=index, columns=preprocessing.names)
     return UncertaintyExplanation(frame, pd.Series(total, index=frame.index, name="epistemic"), start, baseline_row)
+
+
+def _players(
+    value: Callable[[Numbers], Numbers], rows: Numbers, baseline: Numbers, groups: NDArray[np.int64], columns: int
+) -> NDArray[np.int64]:
+    """Return the number of each column in the explanation; columns with the same number share its contribution equally.
+
+    With many columns, those whose replacement by the baseline changes the values of some rows most have their own
+    number.
+    """
+    if columns <= MOST_EXPLAINED:
+        return np.arange(columns)
+    effects = np.zeros(columns)
+    for row in rows[:: -(-len(rows) // SCREENED_ROWS)]:
+        start = value(row[None])[0]
+        for first in range(0, columns, BLOCK):
+            replaced = np.arange(first, min(first + BLOCK, columns))
+            effects[replaced] += np.abs(value(np.where(groups == replaced[:, None], baseline, row)) - start)
+    players = np.full(columns, MOST_EXPLAINED - 1)
+    players[np.argsort(-effects, kind="stable")[: MOST_EXPLAINED - 1]] = np.arange(MOST_EXPLAINED - 1)
+    return players
 
 
 def usual_row(preprocessing: Preprocessing, training: TrainingColumns | None) -> pd.DataFrame:

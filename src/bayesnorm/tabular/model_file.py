@@ -150,7 +150,8 @@ def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes:
     estimator.selection_ = Selection.from_config(config["selection"])
     features, columns = len(estimator.preprocessing_.mean), len(estimator.preprocessing_.columns)
     estimator.ranges_ = Ranges.from_config(config["ranges"], columns) if "ranges" in config else None
-    whole(features, features)(described["inputs"], "posterior.inputs")
+    inputs = estimator.preprocessing_.inputs
+    whole(inputs, inputs)(described["inputs"], "posterior.inputs")
     whole(columns, columns)(config["columns"], "columns")
     optional(listed(text, columns, columns))(config["names"], "names")
     estimator.seed_, estimator.n_features_in_ = config["seed"], columns
@@ -183,7 +184,7 @@ def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes:
     estimator.posterior_ = posterior_from(tensors, described, estimator.method, estimator.selection_.chosen)
     for member in getattr(estimator.posterior_, "members", (estimator.posterior_,)):
         one_of(*POSTERIORS[estimator.method])(member.kind, "posterior.members.kind")
-    _require_prediction(estimator, features)
+    _require_prediction(estimator, inputs)
     return estimator
 
 

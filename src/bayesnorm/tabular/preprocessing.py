@@ -11,30 +11,38 @@
 - A column that is constant in training has no feature.
 - All features are then standardised. The standard deviation of an indicator feature counts as at least 0.1.
 
-`look` also returns which columns of a row have a value that does not occur in training: a new category or day of the
+`read` also returns which columns of a row have a value that does not occur in training: a new category or day of the
 week, a missing value in a column without missing values, or another value in a constant column.
+
+A table with more columns than rows, and with more than 300 columns, has too many features for a network. The network's
+inputs are then 300 sums of all features with random signs (a random projection, which nearly preserves the distances of
+rows). They do not depend on the data, so held-out rows are treated like new rows.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
+from functools import lru_cache
 from typing import Any, Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ..errors import FileFormatError, InputError
-from ..schema import anything, flag, just, listed, mapping, number, optional, record, text
+from ..schema import anything, flag, just, later, listed, mapping, number, optional, record, text, whole
 from .column_types import ColumnValues, Numbers, is_text, read_columns
-from .dates import is_date
+from .dates import days, is_date
 from .encoded_columns import CategoricalColumn, DateColumn, NumericColumn
 
 # Smallest standard deviation for standardising a feature of zeros and ones.
 LEAST_STD = 0.1
 
-TableColumn = NumericColumn | CategoricalColumn | DateColumn
+# Number of sums that replace the features of a table with more columns than this, and than rows.
+MOST_INPUTS = 300
 
+TableColumn = NumericColumn | CategoricalColumn | DateColumn
 
 _NUMERIC = record(numeric=just(True), name=text, centre=optional(number()), scale=number(0), missing=flag)
 _CATEGORICAL = record(numeric=just(False), name=text, categories=listed(text), rare=listed(text), missing=flag)
@@ -45,8 +53,41 @@ _DATES = record(
     year=flag,
     day=flag,
 )
-_CONFIG = record(columns=listed(mapping(anything), 1), mean=listed(number(), 1), std=listed(number(above=0), 1))
+_CONFIG = record(
+    columns=listed(mapping(anything), 1),
+    mean=listed(number(), 1),
+    std=listed(number(above=0), 1),
+    projected=later(whole(MOST_INPUTS, MOST_INPUTS)),
+)
 """The structure of `config()`."""
+
+
+@dataclass(frozen=True, eq=False)
+class TableRows:
+    """The rows of a table, read in the same way as training rows.
+
+    Args:
+        values: The columns: numbers, text, or dates as days.
+        features: Standardised features, (rows, features).
+        unseen: For each column, which rows have a value that does not occur in training.
+        index: The labels of the rows; None for row numbers.
+        names: The names of the columns.
+    """
+
+    values: list[ColumnValues]
+    features: Numbers
+    unseen: list[NDArray[np.bool_]]
+    index: Any
+    names: list[str]
+
+    @property
+    def unseen_columns(self) -> list[str]:
+        """For each row the columns with a value that does not occur in training, separated by commas, or ""."""
+        columns: list[list[str]] = [[] for _ in self.features]
+        for name, rows in zip(self.names, self.unseen, strict=True):
+            for row in np.flatnonzero(rows):
+                columns[row].append(name)
+        return [", ".join(row) for row in columns]
 
 
 @dataclass(frozen=True)
@@ -56,11 +97,13 @@ class Preprocessing:
     Args:
         columns: The encoding of each column.
         mean, std: Mean and standard deviation of each feature in training.
+        projected: Number of random sums of features that are the network's inputs; None if these are the features.
     """
 
     columns: tuple[TableColumn, ...]
     mean: Numbers
     std: Numbers
+    projected: int | None = None
 
     @classmethod
     def fit(cls, X: Any) -> Self:
@@ -72,7 +115,8 @@ class Preprocessing:
         std = features.std(0)
         indicator = np.isin(features, (0.0, 1.0)).all(0)
         std = np.where(indicator, np.maximum(std, LEAST_STD), np.where(std > 0, std, 1.0))
-        return cls(tuple(columns), mean, std)
+        wide = len(columns) > max(MOST_INPUTS, len(features))
+        return cls(tuple(columns), mean, std, MOST_INPUTS if wide else None)
 
     @property
     def names(self) -> list[str]:
@@ -84,32 +128,40 @@ class Preprocessing:
         """Names of the network's inputs."""
         return [name for column in self.columns for name in column.features] or ["nothing"]
 
+    @property
+    def inputs(self) -> int:
+        """Number of the network's inputs."""
+        return self.projected or len(self.mean)
+
+    def network_inputs(self, features: Numbers) -> Numbers:
+        """Return the network's inputs for features, (rows, features): these, or random sums of them."""
+        if self.projected is None:
+            return features
+        return np.asarray(features @ _random_signs(len(self.mean), self.projected) / np.sqrt(len(self.mean)))
+
     def transform(self, X: Any) -> Numbers:
         """Return the features of a table, (rows, features)."""
-        return self.look(X)[0]
+        return self.read(X).features
 
-    def look(self, X: Any) -> tuple[Numbers, list[str]]:
-        """Return the features of a table, and for each row the columns with a value that does not occur in training.
-
-        The columns are one text per row, separated by commas, or "".
-        """
+    def read(self, X: Any) -> TableRows:
+        """Return the values and features of a table with the columns of training."""
         _, values = read_columns(X, self.names)
         if len(values) != len(self.columns):
             raise InputError(
                 f"X has {len(values)} columns, but the training table had {len(self.columns)}. Pass the same columns "
                 "as in training."
             )
+        values = [column.as_in_training(raw) for column, raw in zip(self.columns, values, strict=True)]
         features, unseen = _features(self.columns, values)
-        told = [""] * len(features)
-        for column, rows in zip(self.columns, unseen, strict=True):
-            for row in np.flatnonzero(rows):
-                told[row] += (", " if told[row] else "") + column.name
-        return (features - self.mean) / self.std, told
+        features = (features - self.mean) / self.std
+        index = X.index if isinstance(X, pd.DataFrame) else None
+        return TableRows([days(column) for column in values], features, unseen, index, self.names)
 
     def config(self) -> dict[str, Any]:
         """Return the preprocessing as JSON values."""
         columns = [{"numeric": isinstance(column, NumericColumn), **asdict(column)} for column in self.columns]
-        return {"columns": columns, "mean": self.mean.tolist(), "std": self.std.tolist()}
+        projected = {} if self.projected is None else {"projected": self.projected}
+        return {"columns": columns, "mean": self.mean.tolist(), "std": self.std.tolist(), **projected}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -120,12 +172,12 @@ class Preprocessing:
             kind = _DATES if "trend" in fields else _CATEGORICAL if "categories" in fields else _NUMERIC
             kind(fields, "preprocessing.columns")
             columns.append(_restored(fields))
-        found = cls(tuple(columns), np.array(config["mean"], float), np.array(config["std"], float))
-        if not len(found.mean) == len(found.std) == len(found.feature_names):
-            raise FileFormatError(
-                f"path: the file has {len(found.mean)} means for {len(found.feature_names)} features. Save it again."
-            )
-        return found
+        mean, std = (np.array(config[name], float) for name in ("mean", "std"))
+        preprocessing = cls(tuple(columns), mean, std, config.get("projected"))
+        features = len(preprocessing.feature_names)
+        if not len(mean) == len(std) == features:
+            raise FileFormatError(f"path: the file has {len(mean)} means for {features} features. Save it again.")
+        return preprocessing
 
 
 def _fitted(name: str, values: ColumnValues) -> TableColumn:
@@ -153,3 +205,11 @@ def _features(columns: Sequence[TableColumn], values: list[ColumnValues]) -> tup
         unseen.append(new)
     rows = len(values[0])
     return np.stack(found, 1) if found else np.zeros((rows, 1)), unseen
+
+
+@lru_cache(maxsize=2)
+def _random_signs(features: int, inputs: int) -> Numbers:
+    """Return random signs, (features, inputs), from raw bits, which are the same in every version of NumPy."""
+    words = np.random.PCG64(0).random_raw(-(-features * inputs // 64)).astype("<u8")
+    bits = np.unpackbits(words.view(np.uint8))[: features * inputs].astype(np.float64)
+    return (2 * bits - 1).reshape(features, inputs)

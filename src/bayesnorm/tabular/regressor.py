@@ -16,7 +16,7 @@ from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood
 from ..predictive import RegressionPredictive, require_level
 from .checks import as_input_errors, real_targets, require_rows
-from .estimator import TabularEstimator, as_inputs
+from .estimator import TabularEstimator
 from .intervals import IntervalLevels
 from .targets import NumberTargets, Targets
 
@@ -187,7 +187,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
                 "Conformal intervals need an estimator that was fitted with conformal=True and cross-validation. Fit "
                 "it again with conformal=True and folds=5."
             )
-        x, count = as_inputs(self._features_of(X)[0]), len(scores[0].scores)
+        x, count = self._inputs(self._read(X).features), len(scores[0].scores)
         members = getattr(self.posterior_, "members", (self.posterior_,))[:count]
         said: list[Any] = [member.likelihood.predictive(member.executable.point(x)[None]) for member in members]
         mean, std = (torch.cat([getattr(each, part) for each in said]).numpy() for part in ("loc", "scale"))

@@ -16,10 +16,9 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..schema import anything, flag, listed, mapping, number, record, refuse, whole
-from .column_types import ColumnValues, Numbers, as_dates, as_numbers, as_texts, is_text, read_columns
-from .dates import days
-from .encoded_columns import LARGEST, CategoricalColumn, DateColumn
-from .preprocessing import Preprocessing, TableColumn
+from .column_types import ColumnValues, Numbers, as_texts, is_text
+from .encoded_columns import LARGEST, CategoricalColumn
+from .preprocessing import Preprocessing
 
 Counts = NDArray[np.int64]
 
@@ -102,9 +101,8 @@ class TrainingColumns:
     columns: tuple[NumberCounts | CategoryCounts, ...]
 
     @classmethod
-    def fit(cls, preprocessing: Preprocessing, X: Any) -> Self:
-        """Count the values of the table that a preprocessing was fitted to."""
-        values = table_values(preprocessing, X)
+    def fit(cls, values: Sequence[ColumnValues]) -> Self:
+        """Count the values of training columns, from `TableRows`."""
         return cls(tuple(CategoryCounts.fit(own) if is_text(own) else NumberCounts.fit(own) for own in values))
 
     def config(self) -> list[dict[str, Any]]:
@@ -127,18 +125,6 @@ class TrainingColumns:
                 refuse("training_columns", edges, "ascending edges, with one more count than edges")
             found.append(NumberCounts(tuple(edges), fields["single"], tuple(counts), fields["missing"]))
         return cls(tuple(found))
-
-
-def table_values(preprocessing: Preprocessing, X: Any) -> Sequence[ColumnValues]:
-    """Return the columns of a table with the kinds of training: numbers, text, or dates as days."""
-    _, values = read_columns(X, preprocessing.names)
-    return [_as_in_training(column, own) for column, own in zip(preprocessing.columns, values, strict=True)]
-
-
-def _as_in_training(column: TableColumn, values: ColumnValues) -> ColumnValues:
-    if isinstance(column, DateColumn):
-        return days(as_dates(column.name, values))
-    return as_texts(values) if isinstance(column, CategoricalColumn) else as_numbers(column.name, values)
 
 
 def present(values: Numbers) -> Numbers:

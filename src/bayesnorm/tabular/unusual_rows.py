@@ -16,10 +16,10 @@ from sklearn.covariance import ledoit_wolf
 
 from ..errors import quoted
 from ..schema import listed, number, optional, record, refuse
-from ..words import DAY, format_day
+from ..words import format_day
 from .column_types import ColumnValues, Numbers, is_text
 from .encoded_columns import LARGEST, CategoricalColumn, DateColumn
-from .preprocessing import Preprocessing, TableColumn
+from .preprocessing import Preprocessing, TableColumn, TableRows
 from .training_columns import present
 
 # Fraction of held-out training rows that are not unusual.
@@ -138,7 +138,7 @@ class Ranges:
 
     @classmethod
     def fit(cls, values: Sequence[ColumnValues], folds: Sequence[NDArray[np.int64]]) -> Self:
-        """Return the ranges of training columns, from `table_values`, with the row numbers of each fold."""
+        """Return the ranges of training columns, from `TableRows`, with the row numbers of each fold."""
         share = 1 - (1 - QUANTILE) / max(1, sum(not is_text(own) for own in values))
         return cls(tuple(None if is_text(own) else Range.fit(own, folds, share) for own in values))
 
@@ -161,56 +161,34 @@ class Ranges:
 MOST_NAMED = 2
 
 
-def reasons(
-    preprocessing: Preprocessing,
-    likeness: Likeness,
-    ranges: Ranges | None,
-    values: Sequence[ColumnValues],
-    features: Numbers,
-    unseen: Sequence[str],
-) -> list[str]:
+def reasons(preprocessing: Preprocessing, likeness: Likeness, ranges: Ranges | None, table: TableRows) -> list[str]:
     """Return for each row the reasons why it is unusual, joined by "; ", or "".
 
     Args:
         preprocessing: The encoding of the columns.
         likeness: The statistics for comparing whole rows.
         ranges: The ranges of the columns; None for models of earlier versions.
-        values: The columns of the rows, from `table_values`.
-        features: The features of the rows.
-        unseen: For each row the columns with a value that does not occur in training, from the preprocessing.
+        table: The rows.
     """
-    found: list[list[str]] = [[] for _ in features]
-    strange = np.flatnonzero(np.array(unseen, dtype=object) != "")
+    row_reasons: list[list[str]] = [[] for _ in table.features]
     for place, column in enumerate(preprocessing.columns):
-        own = values[place]
-        if len(strange):
-            _, new = column.encode(_as_read(column, own[strange]))
-            for row in strange[new]:
-                found[row].append(f"{column.name} {_unseen(column, own[row])}")
-        known = None if ranges is None else ranges.columns[place]
-        if known is None:
+        values = table.values[place]
+        for row in np.flatnonzero(table.unseen[place]):
+            row_reasons[row].append(f"{column.name} {_unseen(column, values[row])}")
+        limits = None if ranges is None else ranges.columns[place]
+        if limits is None:
             continue
         dated = isinstance(column, DateColumn)
         for rows, word, limit, most in (
-            (known.below(own), "before" if dated else "below", known.low, "earliest" if dated else "smallest"),
-            (known.above(own), "after" if dated else "above", known.high, "latest" if dated else "largest"),
+            (limits.below(values), "before" if dated else "below", limits.low, "earliest" if dated else "smallest"),
+            (limits.above(values), "after" if dated else "above", limits.high, "latest" if dated else "largest"),
         ):
             for row in np.flatnonzero(rows):
-                found[row].append(f"{column.name} {word} {_shown(column, limit)}, the {most} in training")
-    far = np.flatnonzero(likeness.unlike(features) & np.array([not each for each in found]))
-    for row, names in zip(far, _farthest(preprocessing, likeness, features[far]), strict=True):
-        found[row].append(f"far from all training rows, mainly because of {' and '.join(names)}")
-    return ["; ".join(each) for each in found]
-
-
-def _as_read(column: TableColumn, values: ColumnValues) -> ColumnValues:
-    """Return values of `table_values` with days converted back to dates."""
-    if not isinstance(column, DateColumn):
-        return values
-    missing = np.isnan(values)
-    found = np.where(missing, 0, np.round(values * DAY)).astype("datetime64[s]")
-    found[missing] = np.datetime64("NaT")
-    return found
+                row_reasons[row].append(f"{column.name} {word} {_shown(column, limit)}, the {most} in training")
+    far = np.flatnonzero(likeness.unlike(table.features) & np.array([not texts for texts in row_reasons]))
+    for row, names in zip(far, _farthest(preprocessing, likeness, table.features[far]), strict=True):
+        row_reasons[row].append(f"far from all training rows, mainly because of {' and '.join(names)}")
+    return ["; ".join(texts) for texts in row_reasons]
 
 
 def _unseen(column: TableColumn, value: object) -> str:
