@@ -124,6 +124,12 @@ def _fit(folder: Path, lines: list[list[Any]], *options: str) -> Fitted:
 
 
 @pytest.fixture(scope="session")
+def short_run(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
+    """The 40 houses of `table` and their prices, as `fit()` without options trains on them."""
+    return _fit(tmp_path_factory.mktemp("short"), houses(40), "--target", "price")
+
+
+@pytest.fixture(scope="session")
 def regression_run(tmp_path_factory: pytest.TempPathFactory) -> Fitted:
     """80 houses and their prices."""
     return _fit(tmp_path_factory.mktemp("regression"), houses(80), "--target", "price")

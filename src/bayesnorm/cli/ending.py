@@ -8,6 +8,7 @@ the output closes the pipe, as `head` does.
 from __future__ import annotations
 
 import contextlib
+import functools
 import os
 import signal
 import sys
@@ -48,7 +49,7 @@ def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | No
         warnings.showwarning = _show_warning
         try:
             _require_printable(sys.argv[1:] if arguments is None else arguments)
-            code = typer.main.get_command(commands)(
+            code = _command(commands)(
                 None if arguments is None else [*arguments], prog_name=name, standalone_mode=False, obj=settings
             )
             if code == INTERRUPTED:
@@ -70,6 +71,10 @@ def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | No
             message, code = _explain(error, name)
             _print_line(f"error: {message}")
             return code
+
+
+# Builds the command of an application once.
+_command = functools.cache(typer.main.get_command)
 
 
 def _require_printable(arguments: Sequence[str]) -> None:
