@@ -48,10 +48,13 @@ def test_what_is_no_run_is_never_replaced(refuses, table, tmp_path):
     assert "exists and is not a run" in refuses(*arguments)
 
 
-def test_an_empty_folder_may_become_the_run(fit, tmp_path, facts):
-    (tmp_path / "run").mkdir()
-    assert fit("--quiet").code == 0
-    assert facts()["task"] == "regression"
+def test_an_empty_folder_may_become_the_run(tmp_path):
+    run = tmp_path / "run"
+    run.mkdir()
+    run_folder.require_run_free(run, force=False)
+    with run_folder.new_run(run) as folder:
+        (folder / "new").touch()
+    assert [path.name for path in run.iterdir()] == ["new"]
 
 
 def test_a_place_that_cannot_be_written_to(refuses, table, tmp_path, monkeypatch):

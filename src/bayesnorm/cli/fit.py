@@ -9,19 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from .fit_options import (
-    KINDS,
-    Device,
-    FitOptions,
-    Holdout,
-    Task,
-    UncertaintyMethod,
-    choose_holdout,
-    parse_column_kind,
-    parse_effective_batch_size,
-    parse_units,
-    require_test_fraction,
-)
+from .fit_options import KINDS, Device, FitOptions, Holdout, Task, UncertaintyMethod
 from .fitting import FitContext, fit_run
 from .output_files import SpreadsheetSafe
 from .printing import note, show_json, show_pairs
@@ -174,42 +162,16 @@ def fit(
       bayesnorm fit sales.csv --target sold --time date --out run
     """
     require_run_free(out, force)
-    options = FitOptions(
-        target=target[0],
-        task=task,
-        method=str(method),
-        drop=tuple(drop or ()),
-        keep=tuple(keep or ()),
-        categorical=tuple(categorical or ()),
-        read_as=dict(map(parse_column_kind, as_ or ())),
-        test_fraction=require_test_fraction(test_fraction),
-        holdout=choose_holdout(holdout, time, group),
-        time=time,
-        group=group,
-        seed=seed,
-        epochs=epochs,
-        hidden=None if hidden is None else parse_units(hidden),
-        members=members,
-        fast=fast,
-        interruptible=interruptible,
-        conformal=conformal,
-        homoscedastic=homoscedastic,
-        effective_batch_size=parse_effective_batch_size(effective_batch_size),
-        device=device,
-        max_rows=max_rows,
-    )
+    # Most arguments are read from here, under the names that the options have in a run folder.
+    options = FitOptions.from_command_line(context.params)
     command = shlex.join(["bayesnorm", "fit", *_arguments(context)])
-    fit_context = FitContext(spreadsheet_safe, command, tell=_ignore if quiet else note, progress=not quiet)
+    fit_context = FitContext(spreadsheet_safe, command, tell=(lambda _: None) if quiet else note, progress=not quiet)
     runs = fit_run(data, out, target, options, fit_context, max_mib=max_size, encoding=encoding)
     if as_json:
         first, *others = runs.values()
         show_json({**({"targets": runs} if others else first), "out": str(out)})
     elif not quiet:
         _show_summaries(runs, out)
-
-
-def _ignore(_: str) -> None:
-    """Ignore a message."""
 
 
 def _show_summaries(runs: Mapping[str, Mapping[str, Any]], out: Path) -> None:

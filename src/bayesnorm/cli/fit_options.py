@@ -4,8 +4,10 @@ from __future__ import annotations
 
 import contextlib
 import math
-from dataclasses import dataclass
+from collections.abc import Mapping
+from dataclasses import dataclass, fields
 from enum import StrEnum
+from typing import Any
 
 from ..errors import quoted
 from .ending import UsageError
@@ -119,15 +121,30 @@ class FitOptions:
     device: Device
     max_rows: int | None
 
+    @classmethod
+    def from_command_line(cls, values: Mapping[str, Any]) -> FitOptions:
+        """Return the options for the arguments of the command, or raise an error for one that cannot be used."""
+        read: dict[str, Any] = {
+            **{name: tuple(values[name] or ()) for name in ("drop", "keep", "categorical")},
+            "target": values["target"][0],
+            "method": str(values["method"]),
+            "read_as": dict(map(_column_kind, values["as_"] or ())),
+            "test_fraction": _test_fraction(values["test_fraction"]),
+            "holdout": _holdout(values["holdout"], values["time"], values["group"]),
+            "hidden": _units(values["hidden"]),
+            "effective_batch_size": _effective_batch_size(values["effective_batch_size"]),
+        }
+        return cls(**{field.name: read.get(field.name, values.get(field.name)) for field in fields(cls)})
 
-def require_test_fraction(value: float | None) -> float | None:
+
+def _test_fraction(value: float | None) -> float | None:
     """Return the fraction of rows to hold out, or raise an error."""
     if value is not None and not 0 < value <= 0.5:
         raise UsageError(f"--test-fraction must be a number above 0 and at most 0.5, got {value:g}.")
     return value
 
 
-def choose_holdout(option: Holdout | None, time: str | None, group: str | None) -> Holdout:
+def _holdout(option: Holdout | None, time: str | None, group: str | None) -> Holdout:
     """Return which rows are held out, or raise an error if the options contradict each other."""
     if group is not None and (time is not None or option is Holdout.last):
         raise UsageError("--group cannot be combined with --time or --holdout last. Use one of them.")
@@ -136,7 +153,7 @@ def choose_holdout(option: Holdout | None, time: str | None, group: str | None) 
     return Holdout.last if time is not None else option or Holdout.random
 
 
-def parse_column_kind(text: str) -> tuple[str, str]:
+def _column_kind(text: str) -> tuple[str, str]:
     """Return the column and the kind of an option value such as NAME=KIND."""
     name, equals, kind = text.rpartition("=")
     if not equals or kind not in KINDS:
@@ -144,15 +161,17 @@ def parse_column_kind(text: str) -> tuple[str, str]:
     return name, kind
 
 
-def parse_units(text: str) -> tuple[int, ...]:
+def _units(text: str | None) -> tuple[int, ...] | None:
     """Return the units of the hidden layers, from text such as 128,128."""
+    if text is None:
+        return None
     parts = [part.strip() for part in text.split(",")]
     if not all(part.isdecimal() and int(part) > 0 for part in parts):
         raise UsageError(f"--hidden must be the units of each hidden layer, such as 128,128, got {quoted(text)}.")
     return tuple(int(part) for part in parts)
 
 
-def parse_effective_batch_size(text: str | None) -> str | float | None:
+def _effective_batch_size(text: str | None) -> str | float | None:
     """Return the effective batch size, or the name of the rule that chooses it."""
     if text is None or text in ("cross-validated", "elbo"):
         return text

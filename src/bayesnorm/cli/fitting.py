@@ -28,7 +28,6 @@ from .run_folder import (
     target_folders,
     write_facts,
     write_json,
-    write_target_folders,
 )
 from .run_report import make_report
 from .table_source import Source
@@ -96,7 +95,7 @@ def fit_run(
             target_folder = folder / folders[one_target.target]
             target_folder.mkdir()
             runs[one_target.target] = _fit_target(table, target_folder, one_target, context)
-        write_target_folders(folder, folders)
+        write_facts(folder, {"targets": folders})
     return runs
 
 

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import MISSING, Field, fields, is_dataclass
+from dataclasses import fields, is_dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
@@ -75,9 +75,5 @@ def _read(kind: Any, value: Any) -> Any:
     )
     types = get_type_hints(chosen)
     # Runs of earlier versions lack newer fields, which have defaults.
-    stored = [field for field in fields(chosen) if field.name in value or not _has_default(field)]
-    return chosen(**{field.name: _read(types[field.name], value[field.name]) for field in stored})
-
-
-def _has_default(field: Field[Any]) -> bool:
-    return field.default is not MISSING or field.default_factory is not MISSING
+    stored = [field.name for field in fields(chosen) if field.name in value]
+    return chosen(**{name: _read(types[name], value[name]) for name in stored})

@@ -137,8 +137,8 @@ def _old(working: Path) -> Path:
     return working.with_name(f"{working.name}{OLD_SUFFIX}")
 
 
-def write_facts(folder: Path, facts: dict[str, Any]) -> None:
-    """Write the `run.json` of a run."""
+def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
+    """Write the `run.json` of a run, or the one that lists the folders of several targets."""
     write_json(folder / FACTS, {"format": FORMAT, "version": VERSION, **facts})
 
 
@@ -151,11 +151,6 @@ def target_folders(targets: Sequence[str]) -> dict[str, str]:
         candidates = (plain if number == 1 else f"{plain}_{number}" for number in itertools.count(1))
         folders[target] = next(folder for folder in candidates if folder.lower() not in taken)
     return folders
-
-
-def write_target_folders(folder: Path, folders: Mapping[str, str]) -> None:
-    """Write the `run.json` that lists the folders of several targets."""
-    write_json(folder / FACTS, {"format": FORMAT, "version": VERSION, "targets": dict(folders)})
 
 
 def json_value(value: Any) -> Any:
