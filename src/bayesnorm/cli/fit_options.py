@@ -124,7 +124,8 @@ class FitOptions:
     @classmethod
     def from_command_line(cls, values: Mapping[str, Any]) -> FitOptions:
         """Return the options for the arguments of the command, or raise an error for one that cannot be used."""
-        read: dict[str, Any] = {
+        read = {
+            **values,
             **{name: tuple(values[name] or ()) for name in ("drop", "keep", "categorical")},
             "target": values["target"][0],
             "method": str(values["method"]),
@@ -134,7 +135,7 @@ class FitOptions:
             "hidden": _units(values["hidden"]),
             "effective_batch_size": _effective_batch_size(values["effective_batch_size"]),
         }
-        return cls(**{field.name: read.get(field.name, values.get(field.name)) for field in fields(cls)})
+        return cls(**{field.name: read[field.name] for field in fields(cls)})
 
 
 def _test_fraction(value: float | None) -> float | None:
