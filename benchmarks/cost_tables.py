@@ -26,9 +26,9 @@ def inference() -> str:
     """Return the time of every way of predicting, a table for each machine and network."""
     parts = []
     for name in ("inference_cpu.json", "inference_cuda.json"):
-        found = read(name)
-        for network in dict.fromkeys(row["network"] for row in found["speed"]) if found else ():
-            rows = [row for row in found["speed"] if row["network"] == network]
+        results = read(name)
+        for network in dict.fromkeys(row["network"] for row in results["speed"]) if results else ():
+            rows = [row for row in results["speed"] if row["network"] == network]
             batches = sorted({row["batch"] for row in rows})
             cells = {(row["engine"], row["batch"]): _ms(row["ms"], row["passes"]) for row in rows}
             passes = [
@@ -43,15 +43,15 @@ def inference() -> str:
                 and (network == "ResNet-32" or engine != "Delta, one output")  # the other network has one output anyway
             ]
             what = "image" if network == "ResNet-32" else "row"
-            parts.append(f"**{network}, {hardware(found['machine'])}**")
+            parts.append(f"**{network}, {hardware(results['machine'])}**")
             parts.append(table(["way of predicting", *(format_count(batch, what) for batch in batches)], lines))
     return "\n\n".join(parts)
 
 
 def inference_exactness() -> str:
     """Return how close every engine and every posterior comes to all samples of MCBN."""
-    found = read("inference_cuda.json")
-    if found is None:
+    results = read("inference_cuda.json")
+    if results is None:
         return ""
     keys = ["engine", "passes", "per row", "per logit", "ratio", "MI ranks"]
     head = [
@@ -62,14 +62,14 @@ def inference_exactness() -> str:
         "median ratio of variances",
         "rank correlation of mutual information",
     ]
-    rows = [[row[key] for key in keys] for row in found["exactness"] if row["center"] == "running"]
-    return f"{hardware(found['machine'])}:\n\n{table(head, rows)}"
+    rows = [[row[key] for key in keys] for row in results["exactness"] if row["center"] == "running"]
+    return f"{hardware(results['machine'])}:\n\n{table(head, rows)}"
 
 
 def frontier() -> str:
     """Return quality and cost when fewer layers are sampled."""
-    found = read("frontier.json")
-    if found is None:
+    results = read("frontier.json")
+    if results is None:
         return ""
     keys = ["drawn", "M'", "cost, cpu", "cost", "accuracy", "NLL", "NLL, temperature", "ECE", "AUROC SVHN"]
     head = [
@@ -83,9 +83,9 @@ def frontier() -> str:
         "ECE",
         "AUROC of entropy, SVHN",
     ]
-    machines = [hardware(found[key]) for key in ("machine", "machine, cpu") if key in found]
+    machines = [hardware(results[key]) for key in ("machine", "machine, cpu") if key in results]
     text = (
-        f"Scores use {found['samples']} samples. The cost is that of 32 samples for a batch of 64 images, as a "
+        f"Scores use {results['samples']} samples. The cost is that of 32 samples for a batch of 64 images, as a "
         f"multiple of one forward pass ({'; '.join(machines)}):"
     )
     names = {"softmax": "none (softmax)", "softmax, temperature": "none (softmax with temperature)"}
@@ -95,39 +95,39 @@ def frontier() -> str:
             names.get(row["drawn"], row["drawn"]),
             *("" if row.get(key) is None else format(row[key], f".{digits.get(key, 3)}f") for key in keys[1:]),
         ]
-        for row in found["rows"]
+        for row in results["rows"]
     ]
     return text + "\n\n" + table(head, rows)
 
 
 def peers() -> str:
     """Return the comparison with other libraries."""
-    found = read("peers.json")
-    if found is None:
+    results = read("peers.json")
+    if results is None:
         return ""
-    versions = ", ".join(f"{name} {version}" for name, version in list(found["versions"].items())[:3])
+    versions = ", ".join(f"{name} {version}" for name, version in list(results["versions"].items())[:3])
     rows = [
         [
             row["method"],
             f"{row['passes']:.3g}x" if "run" in row else _ms(row["passes"] * row["pass_ms"], row["passes"]),
             *(f"{row[key]:.3f}" for key in ("accuracy", "nll", "ece", "nll_fitted")),
         ]
-        for row in found["cifar"]
+        for row in results["cifar"]
     ]
     again: dict[str, list[str]] = {}
-    for row in found["cifar"]:
+    for row in results["cifar"]:
         if "run" in row:
             again.setdefault(f"{_threads(row['run'])}, {row['run']['date'][:10]}", []).append(row["method"])
     later = [
         f"Without milliseconds are methods of another run on a busier machine ({run}): {'; '.join(methods)}."
         for run, methods in again.items()
     ]
-    libraries = list(found["probes"])
+    libraries = list(results["probes"])
     probes = [
-        [probe, *("yes" if found["probes"][name][probe]["runs"] else "no" for name in libraries)]
-        for probe in found["probes"][libraries[0]]
+        [probe, *("yes" if results["probes"][name][probe]["runs"] else "no" for name in libraries)]
+        for probe in results["probes"][libraries[0]]
     ]
-    where = f"{found['hardware']['cpu']}, {_threads(found)}, {found['date'][:10]}"
+    where = f"{results['hardware']['cpu']}, {_threads(results)}, {results['date'][:10]}"
     head = ["method", "time for 125 images", "accuracy", "NLL", "ECE", "NLL with temperature"]
     return "\n\n".join(
         [
@@ -144,8 +144,8 @@ def segmentation() -> str:
     """Return time and memory of predictions for every pixel of an image."""
     parts = []
     for name in ("segmentation_cpu.json", "segmentation_cuda.json"):
-        found = read(name)
-        if found is None:
+        results = read(name)
+        if results is None:
             continue
         rows = [
             [
@@ -153,15 +153,15 @@ def segmentation() -> str:
                 WAYS_OF_MAPS[row["way"]],
                 _ms(1000 * row["seconds"], row["passes"]),
             ]
-            for row in found["speed"]
+            for row in results["speed"]
         ]
         parts += [
-            f"{hardware(found['machine'])}:",
+            f"{hardware(results['machine'])}:",
             table(["network", "way of predicting", "16 samples, one image"], rows),
         ]
-        if found.get("memory"):
+        if results.get("memory"):
             memory = []
-            for row in found["memory"]:
+            for row in results["memory"]:
                 images = f"{row['images']} images" if row["images"] > 1 else "1 image"
                 what = "one forward pass" if not row["samples"] else f"{row['samples']} samples"
                 if row["samples"]:
@@ -186,24 +186,24 @@ def fitting() -> str:
     """Return the time of a fit beside that of its forward passes."""
     rows, machines = [], []
     for name in ("fitting_cpu.json", "segmentation_cpu.json"):
-        found = read(name)
-        for row in found["fits"] if found else ():
+        results = read(name)
+        for row in results["fits"] if results else ():
             seconds = f"{row['fit_seconds']:.1f} s"
             rows.append([row["network"], row["method"], row["passes"], seconds, f"{row['ratio']:.2f}"])
-        machines += [hardware(found["machine"])] if found else []
+        machines += [hardware(results["machine"])] if results else []
     head = ["network", "method", "batches", "fit", "ratio to the forward passes of these batches"]
     return f"{'; '.join(dict.fromkeys(machines))}:\n\n{table(head, rows)}"
 
 
 def shift_cost() -> str:
     """Return the time of `drift` and `adapt`."""
-    found = read("shift_cost.json")
-    if found is None:
+    results = read("shift_cost.json")
+    if results is None:
         return ""
     rows = [
-        [f"`{row['call']}`", row["rows"], hardware(found[device]["machine"]), _ms(row["ms"], row["passes"])]
+        [f"`{row['call']}`", row["rows"], hardware(results[device]["machine"]), _ms(row["ms"], row["passes"])]
         for device in ("cpu", "cuda")
-        for row in found[device]["costs"]
+        for row in results[device]["costs"]
     ]
     return table(["call", "images", "machine", "time"], rows)
 

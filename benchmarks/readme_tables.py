@@ -39,13 +39,13 @@ from experiments.means import mean_and_error
 
 def methods() -> str:
     """Return the scores, the training time and the speed of every method on small regression sets."""
-    found = read("methods.json")
-    if found is None:
+    results = read("methods.json")
+    if results is None:
         return ""
-    machine = found["machine"]
+    machine = results["machine"]
     threads = format_count(machine["threads"], "thread")
     where = f"{machine['device']}, {threads}, torch {machine['torch']}, {machine['date']}"
-    parts = [f"Means of {found['splits']} splits; gains with standard errors ({where}):"]
+    parts = [f"Means of {results['splits']} splits; gains with standard errors ({where}):"]
     head = [
         "method",
         "RMSE",
@@ -60,7 +60,7 @@ def methods() -> str:
     ]
     for name in ("toy", "yacht", "concrete", "energy"):
         rows = []
-        for method, runs in found.get(name, {}).items():
+        for method, runs in results.get(name, {}).items():
             columns = {key: [run[key] for run in runs] for key in runs[0]}
             mean = {key: statistics.fmean(values) for key, values in columns.items()}
             gains = [mean_and_error(columns[key], 1) for key in ("gain_crps", "gain_pll")]
@@ -76,25 +76,25 @@ def training() -> str:
     """Return the speed of training many small networks together."""
     parts = []
     for name in ("training_cpu.json", "training_cuda.json"):
-        found = read(name)
-        if found is not None:
+        results = read(name)
+        if results is not None:
             keys = ["family", "networks", "one by one", "stacked", "ratio"]
             head = ["kind", "networks", "one by one (steps/s)", "together (steps/s)", "ratio"]
             rows = [
                 [row["family"], row["networks"], f"{row['one by one']:,}", f"{row['stacked']:,}", f"{row[keys[4]]:,}"]
-                for row in found["speed"]
+                for row in results["speed"]
             ]
-            parts += [f"{hardware(found['machine'])}:", table(head, rows)]
+            parts += [f"{hardware(results['machine'])}:", table(head, rows)]
     return "\n\n".join(parts)
 
 
 def tabular() -> str:
     """Return the comparison with other models on regression tables."""
-    found = read("tabular.json")
-    if found is None:
+    results = read("tabular.json")
+    if results is None:
         return ""
-    tables = all_tables(found["rows"], tabular_sets.SETS, list(tabular_models.MODELS), tabular_sets.SCORES)
-    return "\n\n".join([_over_splits(found["machine"]), *tables])
+    tables = all_tables(results["rows"], tabular_sets.SETS, list(tabular_models.MODELS), tabular_sets.SCORES)
+    return "\n\n".join([_over_splits(results["machine"]), *tables])
 
 
 PARTS = {
@@ -109,10 +109,10 @@ PARTS = {
 
 def tabular_parts() -> str:
     """Return what each source of uncertainty changes in the CRPS, on the splits that all these models have."""
-    found = read("tabular.json")
-    if found is None:
+    results = read("tabular.json")
+    if results is None:
         return ""
-    scores = {(row["set"], row["model"], row["split"]): row["crps"] for row in found["rows"] if "crps" in row}
+    scores = {(row["set"], row["model"], row["split"]): row["crps"] for row in results["rows"] if "crps" in row}
     splits = {
         name: [n for n in range(1, 6) if all((name, model, n) in scores for model in PARTS)]
         for name in tabular_sets.SETS
@@ -127,10 +127,10 @@ def tabular_parts() -> str:
 
 def tabular_pairs() -> str:
     """Return how much lower bayesnorm's CRPS is than that of boosted quantiles, paired by split."""
-    found = read("tabular.json")
-    if found is None:
+    results = read("tabular.json")
+    if results is None:
         return ""
-    scores = {(row["set"], row["model"], row["split"]): row["crps"] for row in found["rows"] if "crps" in row}
+    scores = {(row["set"], row["model"], row["split"]): row["crps"] for row in results["rows"] if "crps" in row}
     rows = []
     for name in tabular_sets.SETS:
         ours, theirs = (
@@ -149,20 +149,20 @@ def tabular_pairs() -> str:
 
 def classes() -> str:
     """Return the comparison with other models on classification tables."""
-    found = read("tabular_classes.json")
-    if found is None:
+    results = read("tabular_classes.json")
+    if results is None:
         return ""
     order = list(tabular_class_models.MODELS)
     sets = list(tabular_class_sets.SETS)
-    of_set = {row["set"]: row for row in found["rows"] if "rarest" in row}
+    of_set = {row["set"]: row for row in results["rows"] if "rarest" in row}
     counted = [
         [name, f"{of_set[name]['rows']:,}", of_set[name]["classes"], f"{100 * of_set[name]['rarest']:.1f}"]
         for name in sets
         if name in of_set
     ]
-    tables = all_tables(found["rows"], sets, order, tabular_classes.SCORES, ratios=False)
+    tables = all_tables(results["rows"], sets, order, tabular_classes.SCORES, ratios=False)
     head = ["set", "training rows", "classes", "share of the rarest class (%)"]
-    return "\n\n".join([table(head, counted), _over_splits(found["machine"]), *tables])
+    return "\n\n".join([table(head, counted), _over_splits(results["machine"]), *tables])
 
 
 def _over_splits(machine: dict) -> str:
@@ -193,18 +193,18 @@ def uci_repeats() -> str:
     }
     rows, machines = [], {}
     for name in UCI_SETS:
-        found = read(f"uci_luck_{name}.json")
-        if found is None:
+        results = read(f"uci_luck_{name}.json")
+        if results is None:
             continue
-        machines[hardware(found["machine"])] = None
-        repeats = {row["repeat"]: [] for row in found["rows"]}
-        for row in found["rows"]:
+        machines[hardware(results["machine"])] = None
+        repeats = {row["repeat"]: [] for row in results["rows"]}
+        for row in results["rows"]:
             repeats[row["repeat"]].append(row)
-        results = [uci_luck.result(those) for those in repeats.values()]
+        repeated = [uci_luck.result(those) for those in repeats.values()]
         titles = (("rmse", "RMSE", 4), ("crps", "CRPS", 4), ("normalised_crps", "normalised CRPS (%)", 2))
         for metric, title, digits in titles:
-            cell, values = cells[name, metric], [result[metric] for result in results]
-            error = statistics.fmean(result[f"{metric}_error"] for result in results)
+            cell, values = cells[name, metric], [result[metric] for result in repeated]
+            error = statistics.fmean(result[f"{metric}_error"] for result in repeated)
             each = ", ".join(f"{value:.{digits}f}" for value in sorted(values))
             summary = (statistics.fmean(values), statistics.stdev(values), error)
             ours, *shown = (f"{value:.{digits}f}" for value in (cell.ours, *summary))
@@ -217,12 +217,12 @@ def tabular_size() -> str:
     """Return time and memory for large tables."""
     rows = []
     for device in ("cpu", "cuda"):
-        found = read(f"tabular_size_{device}.json")
-        for row in found["rows"] if found else ():
+        results = read(f"tabular_size_{device}.json")
+        for row in results["rows"] if results else ():
             numbers = [row[f"{key} seconds"] for key in ("fit", "predict", "interval")]
             shown = [f"{row['rows']:,} x {row['columns']}", *(f"{value:.1f}" for value in numbers)]
             shown += [f"{row[f'{key} MiB']:,.0f}" for key in ("fit", "predict")]
-            rows.append([hardware(found["machine"]), *shown, f"{row['rmse']:.3f}", f"{100 * row['coverage']:.1f}"])
+            rows.append([hardware(results["machine"]), *shown, f"{row['rmse']:.3f}", f"{100 * row['coverage']:.1f}"])
     head = [
         "machine",
         "rows x columns",
@@ -239,12 +239,12 @@ def tabular_size() -> str:
 
 def known_noise() -> str:
     """Return true and estimated noise of tables whose noise is known."""
-    found = read("known_noise.json")
-    if found is None:
+    results = read("known_noise.json")
+    if results is None:
         return ""
     lines = []
-    for name, noise, size in dict.fromkeys((row["table"], row["noise"], row["rows"]) for row in found["rows"]):
-        own = [row for row in found["rows"] if (row["table"], row["noise"], row["rows"]) == (name, noise, size)]
+    for name, noise, size in dict.fromkeys((row["table"], row["noise"], row["rows"]) for row in results["rows"]):
+        own = [row for row in results["rows"] if (row["table"], row["noise"], row["rows"]) == (name, noise, size)]
         mean = {key: statistics.fmean(row[key] for row in own) for key in own[0] if isinstance(own[0][key], float)}
         held = [100 * row["coverage"] for row in own]
         lines.append(
@@ -270,7 +270,7 @@ def known_noise() -> str:
         "estimated share (%)",
         "coverage of 90 % intervals (%)",
     ]
-    return f"{hardware(found['machine'])}:\n\n{table(head, lines)}"
+    return f"{hardware(results['machine'])}:\n\n{table(head, lines)}"
 
 
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
