@@ -168,7 +168,7 @@ REFUSED = {
     "eleven_rows.csv": "only 11 rows have a value in 'price'. Pass at least 12 such rows.",
     "endless.csv": "column 'area' contains 'inf' in row 10, which is infinite. Write a finite number,",
     "lists.jsonl": "column 'rooms' contains list values, as in row 1. Convert it to numbers or text, or leave it out",
-    "long_line.csv": "rows have more cells than the first line has names. Correct the file.",
+    "long_line.csv": "cells, but the first line has",
     "names_alone.csv": "has column names, but no rows. Pass a table with rows.",
     "names_as_target.csv": "--target: 'owner' has 48 different values in 48 rows, too many for classes.",
     "no_names.csv": "the first line contains numbers (141.9, Ede, 440.8, ...) instead of column names.",

@@ -17,7 +17,7 @@ pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pan
 from bayesnorm.cli.ending import UsageError
 from bayesnorm.cli.file_columns import convert_columns
 from bayesnorm.cli.tables import open_table, read_chunks, read_table
-from bayesnorm.errors import InputError, MissingExtraError
+from bayesnorm.errors import InputError
 
 from .conftest import houses
 
@@ -137,12 +137,6 @@ def test_excel(tmp_path):
     frame, kinds = convert_columns(read_table(file), file.source)
     assert kinds == {"a": "number", "b": "category"}
     assert frame["b"].tolist() == ["x", None, "y"]
-
-
-def test_excel_without_openpyxl(write, monkeypatch):
-    monkeypatch.setitem(sys.modules, "openpyxl", None)
-    with pytest.raises(MissingExtraError, match=r"Excel files need openpyxl. Run: pip install openpyxl"):
-        open_table(write(zipped(**{"xl/workbook.xml": ""}), "t.xlsx"))
 
 
 @pytest.mark.parametrize(

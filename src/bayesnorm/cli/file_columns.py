@@ -39,14 +39,15 @@ def require_columns(file: TableFile, names: Sequence[str], option: str) -> None:
         names: Names that it must have.
         option: The option or argument that needs them, such as "--target".
     """
+    columns = dict.fromkeys(file.names)
     for name in names:
-        if name not in file.names:
-            short = [other for other in file.names if len(other) <= LONGEST_COMPARED >= len(name)]
+        if name not in columns:
+            short = [other for other in columns if len(other) <= LONGEST_COMPARED >= len(name)]
             folded = {_fold(other): other for other in reversed(short)}
             near = difflib.get_close_matches(_fold(name), folded, n=1, cutoff=NEAR)
             meant = f" Did you mean {quoted(folded[near[0]])}?" if near else ""
-            columns = ", ".join(file.names[:20]) + (", ..." if len(file.names) > 20 else "")
-            raise InputError(f"{option}: {file.source} has no column {quoted(name)}.{meant} Its columns are {columns}.")
+            listed = ", ".join(file.names[:20]) + (", ..." if len(file.names) > 20 else "")
+            raise InputError(f"{option}: {file.source} has no column {quoted(name)}.{meant} Its columns are {listed}.")
 
 
 def _fold(name: str) -> str:

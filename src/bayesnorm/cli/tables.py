@@ -1,38 +1,43 @@
 """Read tables as data frames: whole, in parts, or as a random sample. An error is one line that says what to do.
 
-`table_source.py` finds the source of a table. This module reads the cells of CSV files as text, so that a column means
+`table_source.py` finds the source of a table and limits what is read. `text_tables.py` and `typed_files.py` read the
+formats row by row or in small parts. The cells of CSV files stay text, so that a column means
 the same in every part of a file and in every file. `tabular/column_types.py` decides whether a column holds numbers.
-`typed_files.py` reads files whose cells have types.
 """
 
 from __future__ import annotations
 
 import contextlib
-import csv
 import itertools
-import re
 import warnings
+from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
-from dataclasses import dataclass, field, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import InputError, MissingExtraError, quoted
-from .table_source import PASS_A_TABLE, Source, detect_encoding, detect_format, find_source
-from .typed_files import Rows, cell_value, parquet_names, read_excel, read_json_lines, read_parquet, read_sqlite
-from .written_numbers import without_marks
+from ..errors import InputError, quoted
+from .cells import CONTROL, data_frame, pandas as pandas
+from .table_source import (
+    LONGEST_ROW,
+    MEMORY_FACTOR,
+    ContentLimit,
+    Format,
+    Source,
+    detect_encoding,
+    detect_format,
+    find_source,
+)
+from .text_tables import CsvFormat, csv_rows, detect_csv, json_names, json_rows
+from .typed_files import excel_rows, load_pyarrow, parquet_names, parquet_parts, sqlite_names, sqlite_rows
 
-DELIMITERS = (",", ";", "\t", "|")
 # Default of --max-size for files that are read whole.
 MOST_MIB = 1024
 
-# Number of lines that decide the delimiter and the decimal point of a file.
-INSPECTED_LINES = 100
-
-# Rows that are read at a time for a sample.
-CHUNK = 100_000
+# Rows that are read at a time for a table or a sample.
+CHUNK = 10_000
 
 
 @dataclass(frozen=True)
@@ -41,27 +46,32 @@ class TableFile:
 
     Args:
         source: The source of the table.
-        names: Names of the columns; columns without a name are left out.
-        places: Positions of these columns in the file, from 0.
-        delimiter: The delimiter between cells of text; None for files whose cells have types.
-        decimal: The decimal point.
-        header: Number of the line with the names, from 0.
-        blank_rows: Whether a blank line is a row with a missing value, as in tables with one column.
+        format: The format of the file.
+        header: The names of all columns; "" for columns without a name, which are left out.
         encoding: The encoding of text.
-        nameless: Number of columns without a name.
-        rows: The cells, if they had to be read to find the names; None for text and Parquet.
+        csv: The format of a CSV file; None for files whose cells have types.
     """
 
     source: Source
-    names: tuple[str, ...]
-    places: tuple[int, ...]
-    delimiter: str | None
-    decimal: str = "."
-    header: int = 0
-    blank_rows: bool = False
-    encoding: str = "utf-8-sig"
-    nameless: int = 0
-    rows: Rows | None = field(default=None, repr=False, compare=False)
+    format: Format
+    header: tuple[str, ...]
+    encoding: str = ""
+    csv: CsvFormat | None = None
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The names of the columns."""
+        return tuple(filter(None, self.header))
+
+    @property
+    def nameless(self) -> int:
+        """The number of columns without a name."""
+        return self.header.count("")
+
+    @property
+    def decimal(self) -> str:
+        """The decimal point."""
+        return "." if self.csv is None else self.csv.decimal
 
 
 class Sample(NamedTuple):
@@ -79,26 +89,34 @@ class Sample(NamedTuple):
 
 
 def open_table(data: str | Path, max_mib: float = MOST_MIB, encoding: str | None = None) -> TableFile:
-    """Return the format of a table; text and Parquet files are not read whole.
+    """Return the format of a table; no table is held whole.
 
     Args:
         data: A file with column names in its first line, "-" for standard input, or sqlite:///file.db?table.
-        max_mib: Largest accepted size.
+        max_mib: Largest accepted size of the content: unpacked, and of the cells.
         encoding: The encoding of text; None detects it.
     """
-    source = find_source(data, max_mib)
+    source = find_source(data, max_mib, encoding)
     file_format = detect_format(source, encoding)
+    limit, text_encoding, csv_format = ContentLimit(source), "", None
     if file_format == "parquet":
-        return _table_file(source, parquet_names(source), None, ".")
-    if file_format == "text":
-        return _open_text(source, detect_encoding(source, encoding))
-    if file_format == "xlsx":
-        names, rows = read_excel(source)
-    elif file_format == "sqlite":
-        names, rows = read_sqlite(source)
-    else:
-        names, rows = read_json_lines(source, detect_encoding(source, encoding))
-    return replace(_table_file(source, names, None, "."), rows=rows)
+        load_pyarrow()
+    from ..tabular import column_types  # noqa: F401  (libraries are loaded before memory is limited)
+
+    with limit.bounded_memory(), warnings.catch_warnings(action="ignore"):  # of openpyxl, about styles
+        if file_format in ("text", "jsonl"):
+            text_encoding = detect_encoding(source, encoding)
+        if file_format == "text":
+            csv_format = detect_csv(source, text_encoding)
+            header = list(csv_format.header)
+        elif file_format == "jsonl":
+            header = json_names(source, text_encoding, limit)
+        elif file_format == "xlsx":
+            header = _excel_header(source, limit)
+        else:
+            header = parquet_names(source) if file_format == "parquet" else sqlite_names(source)
+        _require_names(source, header)
+    return TableFile(source, file_format, tuple(header), text_encoding, csv_format)
 
 
 def read_table(file: TableFile, columns: Sequence[str] | None = None) -> Any:
@@ -108,25 +126,32 @@ def read_table(file: TableFile, columns: Sequence[str] | None = None) -> Any:
         file: The table, from `open_table`.
         columns: Names of the columns to read, in this order; None for all.
     """
-    (frame,) = read_chunks(file, columns, None)
-    return frame
+    parts = [*read_chunks(file, columns, CHUNK, ContentLimit(file.source).most // MEMORY_FACTOR)]
+    with warnings.catch_warnings(action="ignore"):  # about types of parts in which a column has no value
+        return pandas().concat(parts)
 
 
-def read_chunks(file: TableFile, columns: Sequence[str] | None, rows: int | None) -> Generator[Any, None, None]:
+def read_chunks(
+    file: TableFile, columns: Sequence[str] | None, rows: int, size: int = LONGEST_ROW
+) -> Generator[Any, None, None]:
     """Yield the table in parts, as data frames.
 
     Args:
         file: The table, from `open_table`.
         columns: Names of the columns to read, in this order; None for all.
-        rows: Number of rows in each part; None for one part with all rows.
+        rows: Largest number of rows in each part.
+        size: About how many bytes the cells of a part have at most.
     """
-    names = list(file.names if columns is None else columns)
-    count = 0
-    parts = _read_typed(file, names, rows) if file.delimiter is None else _read_text(file, names, rows)
-    with contextlib.closing(parts):
-        for block in parts:
-            for start in range(0, len(block), rows or max(1, len(block))):  # some formats are read as one part
-                part = block.iloc[start : start + (rows or len(block))][names]
+    pandas()
+    names, limit, count = list(file.names if columns is None else columns), ContentLimit(file.source), 0
+    with contextlib.closing(_parts(file, names, rows, size, limit)) as parts:
+        while True:
+            with limit.bounded_memory(), warnings.catch_warnings(action="ignore"):  # of openpyxl, about styles
+                block = next(parts, None)
+            if block is None:
+                break
+            for start in range(0, len(block), rows):
+                part = block.iloc[start : start + rows]
                 part.index = range(count + 1, count + 1 + len(part))
                 count += len(part)
                 yield part
@@ -134,11 +159,14 @@ def read_chunks(file: TableFile, columns: Sequence[str] | None, rows: int | None
         raise InputError(f"{file.source} has column names, but no rows. Pass a table with rows.")
 
 
-def read_sample(file: TableFile, size: int, required: str, seed: int, chunk: int = CHUNK) -> Sample:
+def read_sample(
+    file: TableFile, columns: Sequence[str] | None, size: int, required: str, seed: int, chunk: int = CHUNK
+) -> Sample:
     """Return a uniform sample without replacement; memory holds at most one chunk and twice the sample.
 
     Args:
         file: The table, from `open_table`.
+        columns: Names of the columns to read, in this order; None for all.
         size: Size of the sample; a table with fewer rows is returned whole.
         required: The column in which a row must have a value.
         seed: The random seed.
@@ -146,7 +174,7 @@ def read_sample(file: TableFile, size: int, required: str, seed: int, chunk: int
     """
     generator, frames, keys = np.random.default_rng(seed), list[Any](), np.empty(0)
     rows = without = 0
-    for part in read_chunks(file, None, chunk):
+    for part in read_chunks(file, columns, chunk):
         complete = part[part[required].notna()]
         rows, without = rows + len(complete), without + len(part) - len(complete)
         frames.append(complete)
@@ -157,15 +185,6 @@ def read_sample(file: TableFile, size: int, required: str, seed: int, chunk: int
     return Sample(frames[0], rows, without)
 
 
-def pandas() -> Any:
-    """Return the package pandas, or raise an error that says how to install it."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingExtraError("Tables need scikit-learn and pandas. Run: pip install scikit-learn pandas") from error
-    return pandas
-
-
 def _smallest_keys(frames: list[Any], keys: Any, size: int) -> tuple[list[Any], Any]:
     """Return the rows with the smallest keys, in their order."""
     frame = pandas().concat(frames)
@@ -173,128 +192,64 @@ def _smallest_keys(frames: list[Any], keys: Any, size: int) -> tuple[list[Any], 
     return [frame.iloc[smallest].copy()], keys[smallest]
 
 
-def _open_text(source: Source, encoding: str) -> TableFile:
-    """Return the format of a CSV or TSV file, from its first lines."""
-    with source.open_text(encoding) as text:
-        lines = [*itertools.islice(text, INSPECTED_LINES)]
-    if not any(line.strip() for line in lines):
-        raise InputError(f"{source} contains only blank lines. Pass a table with column names in its first line.")
-    if "\0" in "".join(lines):
-        raise InputError(f"{source} is not a text file. {PASS_A_TABLE}")
-    by_suffix = "\t" if source.path and ".tsv" in map(str.lower, source.path.suffixes[-2:]) else None
-    try:
-        delimiter = by_suffix or max(DELIMITERS, key=lambda candidate: _regularity(lines, candidate))
-        records = [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
-    except csv.Error as error:
-        raise InputError(f"{source} cannot be read as a table ({error}). Correct the file.") from None
-    header = next(number for number, record in enumerate(records) if record)
-    names = [name.strip() for name in records[header]]
-    decimal = "," if delimiter != "," and _has_decimal_commas(records[header + 1 :], delimiter) else "."
-    file = _table_file(source, names, delimiter, decimal)
-    return replace(file, header=header, blank_rows=len(names) == 1, encoding=encoding)
-
-
-def _regularity(lines: list[str], delimiter: str) -> tuple[bool, int]:
-    """Return whether most lines have the same number of cells as the first one, and more than one; and this number."""
-    counts = [len(record) for record in csv.reader(lines, delimiter=delimiter) if record]
-    same = sum(count == counts[0] for count in counts)
-    return counts[0] > 1 and 2 * same > len(counts), counts[0]
-
-
-def _has_decimal_commas(records: list[list[str]], delimiter: str) -> bool:
-    """Return whether numbers have decimal commas; 1,234 counts as one only if the delimiter is ";"."""
-    cells = {without_marks(cell) for record in records for cell in record}
-    points = {cell for cell in cells if re.fullmatch(r"\d+\.\d+", cell)}
-    commas = {cell for cell in cells if re.fullmatch(r"(\d+|\d{1,3}(\.\d{3})+),\d+", cell)}
-    groups = {cell for cell in cells if re.fullmatch(r"[1-9]\d{0,2}([.,])\d{3}(\1\d{3})*", cell)}
-    if points - groups:
-        return False
-    return bool(commas - groups) or (delimiter == ";" and bool(commas) and not points)
-
-
-def _table_file(source: Source, header: list[str], delimiter: str | None, decimal: str) -> TableFile:
-    """Return a table file with the names in its header, or raise an error that says what is wrong with them."""
+def _require_names(source: Source, header: Sequence[str]) -> None:
+    """Raise an error that says what is wrong with the names of columns."""
     from ..tabular import column_types
 
-    places = tuple(i for i, name in enumerate(header) if name)
-    names = tuple(header[i] for i in places)
-    twice = next((name for name in names if names.count(name) > 1), None)
+    ContentLimit(source).require_row(0, len(header))
+    names = [name for name in header if name]
+    twice = next((name for name, count in Counter(names).items() if count > 1), None)
     if twice is not None:
         raise InputError(f"{source} has two columns called {quoted(twice)}. Rename one of them.")
     if not names:
         raise InputError(f"{source} has no column names. Write them in the first line.")
+    unprintable = next(filter(CONTROL.search, names), None)
+    if unprintable is not None:
+        raise InputError(f"{source}: the column name {quoted(unprintable)} has control characters. Rename the column.")
     _, words = column_types.read_numbers(pandas().Series(names, dtype=object))
     if 2 * words.sum() < len(names):
         first = ", ".join(names[:3])
         raise InputError(
             f"{source}: the first line contains numbers ({first}, ...) instead of column names. Add a line with names."
         )
-    return TableFile(source, names, places, delimiter, decimal, nameless=len(header) - len(names))
 
 
-def _read_text(file: TableFile, columns: Sequence[str], rows: int | None) -> Generator[Any, None, None]:
-    """Yield the cells of a CSV or TSV file as text, in parts of `rows` rows."""
-    pd = pandas()
-    place = dict(zip(file.names, file.places, strict=True))
-    with contextlib.ExitStack() as opened:
-        text = opened.enter_context(file.source.open_text(file.encoding))
-        with _pandas_errors_in_one_line(file.source):
-            reader = opened.enter_context(
-                pd.read_csv(
-                    text,
-                    sep=file.delimiter,
-                    skiprows=file.header,
-                    header=0,
-                    skip_blank_lines=not file.blank_rows,
-                    index_col=False,
-                    dtype=str,
-                    skipinitialspace=True,
-                    low_memory=False,
-                    iterator=True,
-                )
-            )
-        more = True
-        while more:
-            with _pandas_errors_in_one_line(file.source):
-                try:
-                    part = reader.read(rows)
-                except StopIteration:
-                    return
-            more = rows is not None
-            frame = part.iloc[:, [place[name] for name in columns]]
-            frame.columns = list(columns)
-            yield frame
+def _excel_header(source: Source, limit: ContentLimit) -> list[str]:
+    """Return the cells of the first row of an Excel file as names, and "" for further columns."""
+    rows = excel_rows(source, limit)
+    header = next(rows, None)
+    if header is None:
+        raise InputError(f"{source}: the first sheet is empty. It needs column names in its first line, and rows.")
+    width = max(map(len, rows), default=0)
+    names = ["" if name is None else str(name).strip() for name in header]
+    return [*names, *[""] * (width - len(names))]
 
 
-@contextlib.contextmanager
-def _pandas_errors_in_one_line(source: Source) -> Iterator[None]:
-    """Turn an error of pandas about a file into an error of one line."""
-    pd = pandas()
-    try:
-        with warnings.catch_warnings():
-            warnings.simplefilter("error", pd.errors.ParserWarning)
-            yield
-    except pd.errors.ParserWarning:
-        raise InputError(
-            f"{source}: some rows have more cells than the first line has names. Correct the file."
-        ) from None
-    except pd.errors.EmptyDataError:
-        raise InputError(f"{source} contains no table. Pass a table with column names in its first line.") from None
-    except pd.errors.ParserError as error:
-        match = re.search(r"Expected (\d+) fields in line (\d+), saw (\d+)", str(error))
-        if match is None:
-            raise InputError(f"{source} cannot be read as a table ({error}). Correct the file.") from None
-        raise InputError(
-            f"{source}: line {match[2]} has {match[3]} cells, but the first line has {match[1]} names. Correct that "
-            "line, or put quotes around cells that contain the delimiter."
-        ) from None
-
-
-def _read_typed(file: TableFile, columns: Sequence[str], rows: int | None) -> Generator[Any, None, None]:
-    """Yield columns of a table whose cells have types; all formats except Parquet come as one part."""
-    if file.rows is None:
-        yield from read_parquet(file.source, columns, rows)
+def _parts(
+    file: TableFile, names: Sequence[str], rows: int, size: int, limit: ContentLimit
+) -> Generator[Any, None, None]:
+    """Yield columns of a table as data frames; those of Parquet files have their own sizes."""
+    if file.format == "parquet":
+        yield from parquet_parts(file.source, names, limit)
         return
-    place = dict(zip(file.names, file.places, strict=True))
-    cells = {name: [cell_value(row[place[name]]) for row in file.rows] for name in columns}
-    yield pandas().DataFrame(cells, columns=list(columns), dtype=object)
+    position = {name: place for place, name in enumerate(file.header)}
+    places, block, before = [position[name] for name in names], list[Sequence[Any]](), 0
+    for row in _rows(file, limit):
+        block.append(row)
+        if len(block) == rows or limit.cell_bytes - before > size:
+            yield data_frame(block, names, places, is_text=file.csv is not None)
+            block, before = [], limit.cell_bytes
+    if block:
+        yield data_frame(block, names, places, is_text=file.csv is not None)
+
+
+def _rows(file: TableFile, limit: ContentLimit) -> Iterator[Sequence[Any]]:
+    """Yield the rows of a table that is not a Parquet file, with a cell for each column."""
+    if file.csv is not None:
+        return csv_rows(file.source, file.encoding, file.csv, limit)
+    if file.format == "jsonl":
+        return json_rows(file.source, file.encoding, file.header, limit)
+    if file.format == "sqlite":
+        return sqlite_rows(file.source, limit)
+    width, rows = len(file.header), excel_rows(file.source, limit)
+    return ((*row, *[None] * (width - len(row))) for row in itertools.islice(rows, 1, None))

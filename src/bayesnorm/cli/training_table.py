@@ -84,9 +84,12 @@ def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> Tra
         raise InputError(
             f"{file.source} has no column to predict {quoted(options.target)} from. Add at least one input column."
         )
-    sample = None if options.max_rows is None else read_sample(file, options.max_rows, options.target, options.seed)
-    frame = read_table(file) if sample is None else sample.frame
     split_columns = [name for name in (options.time, options.group) if name and name not in names]
+    columns = list(dict.fromkeys((options.target, *names, *split_columns)))
+    sample = None
+    if options.max_rows is not None:
+        sample = read_sample(file, columns, options.max_rows, options.target, options.seed)
+    frame = read_table(file, columns) if sample is None else sample.frame
     formats = ColumnFormats.detect(frame, file, [*names, *split_columns], options)
     if options.read_as.get(options.target) == "number":
         number_format = formats.numbers.get(options.target)

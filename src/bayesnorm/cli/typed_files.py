@@ -1,133 +1,210 @@
-"""Read tables whose cells have types: Parquet (whole or in parts), Excel, JSON lines and SQLite (whole)."""
+"""Read files whose cells have types, Parquet, Excel and SQLite, part by part.
+
+A few kilobytes can unpack to any size, and a view of a database can compute forever, so that all of it is limited.
+"""
 
 from __future__ import annotations
 
 import contextlib
 import importlib
-import io
-import json
+import os
+import shutil
 import sqlite3
-import warnings
+import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
-from typing import IO, Any
+from pathlib import Path
+from typing import Any
 from urllib.parse import quote
 
-from ..errors import InputError, MissingExtraError, quoted
-from .table_source import DATABASE, Source
+from ..errors import BayesNormError, InputError, MissingExtraError, quoted
+from .cells import escape, is_missing
+from .table_source import DATABASE, LONGEST_ROW, ContentLimit, Source
 
-Rows = list[tuple[Any, ...]]
+# Rows and cells of a Parquet file that are read at a time.
+_BATCH, _BATCH_CELLS = 2**16, 2**20
 
+# Rows of the longest Excel sheet.
+_SHEET_ROWS = 1_048_576
 
-# Words in a cell that mean a missing value, as in CSV files.
-MISSING = frozenset({"", "NA", "N/A", "n/a", "#N/A", "#NA", "<NA>", "NaN", "nan", "-nan", "null", "NULL", "None"})
-
-
-def parquet_names(source: Source) -> list[str]:
-    """Return the names of the columns of a Parquet file."""
-    with _parquet(source) as (arrow, file):
-        names = arrow.parquet.read_schema(file).names
-    return [str(name) for name in names if not str(name).startswith("__index_level_")]
+# Steps of a database's virtual machine: so many, and so many more for each byte of the file.
+STEPS, STEPS_PER_BYTE = 10**8, 100
+_STEPS_AT_A_TIME = 10**5
 
 
-def read_parquet(source: Source, columns: Sequence[str], rows: int | None) -> Iterator[Any]:
-    """Yield columns of a Parquet file, whole (`rows=None`) or in parts of at most `rows` rows."""
-    with _parquet(source) as (arrow, file):
-        if rows is None:
-            yield arrow.parquet.read_table(file, columns=list(columns)).to_pandas(ignore_metadata=True)
-            return
-        for part in arrow.parquet.ParquetFile(file).iter_batches(rows, columns=list(columns)):
-            frame = arrow.Table.from_batches([part]).to_pandas(ignore_metadata=True)
-            yield frame[list(columns)]
-
-
-@contextlib.contextmanager
-def _parquet(source: Source) -> Iterator[tuple[Any, IO[bytes]]]:
-    """Yield pyarrow and a stream of a Parquet file; raise an error if pyarrow is missing or the file is damaged."""
+def load_pyarrow() -> Any:
+    """Return the package pyarrow, or raise an error that says how to install it."""
     try:
         importlib.import_module("pyarrow.parquet")
-        arrow = importlib.import_module("pyarrow")
+        return importlib.import_module("pyarrow")
     except ImportError as error:
         raise MissingExtraError(
             "Parquet files need pyarrow. Run: pip install pyarrow, or save the table as CSV."
         ) from error
-    try:
-        with source.open() as file:
-            yield arrow, file
-    except (arrow.ArrowException, OSError) as error:
-        raise InputError(f"{source} cannot be read as Parquet ({error}). Save the file again.") from None
 
 
-def read_excel(source: Source) -> tuple[list[str], Rows]:
-    """Return the names and rows of an Excel file's first sheet; a formula is read as its last value."""
+def parquet_names(source: Source) -> list[str]:
+    """Return the names of the columns of a Parquet file."""
+    with _open_parquet(source) as (arrow, file):
+        names = arrow.parquet.ParquetFile(file).schema_arrow.names
+    return [str(name) for name in names if not str(name).startswith("__index_level_")]
+
+
+def parquet_parts(source: Source, columns: Sequence[str], limit: ContentLimit) -> Iterator[Any]:
+    """Yield columns of a Parquet file as data frames."""
+    with _open_parquet(source) as (arrow, file):
+        schema, types = arrow.parquet.ParquetFile(file).schema_arrow, arrow.types
+        texts = []
+        for name in columns:
+            kind = schema.field(name).type
+            kind = kind.value_type if types.is_dictionary(kind) else kind
+            if types.is_string(kind) or types.is_large_string(kind):
+                texts.append(name)
+            elif not (types.is_primitive(kind) or types.is_null(kind) or types.is_decimal(kind)):
+                raise InputError(
+                    f"{source}: column {quoted(name)} contains {kind} values. Convert it to numbers or text, or leave "
+                    f"it out with --drop {name}."
+                )
+        # One text can be the value of all rows, which are much larger than the file unless they share it.
+        parquet = arrow.parquet.ParquetFile(file, read_dictionary=texts, pre_buffer=False)
+        groups = [parquet.metadata.row_group(number) for number in range(parquet.num_row_groups)]
+        ContentLimit(source).add_cells(0, parquet.metadata.num_rows * len(columns))
+        limit.add_bytes(sum(group.total_byte_size for group in groups))
+        rows = max(1, min(_BATCH, _BATCH_CELLS // max(1, len(columns))))
+        for batch in parquet.iter_batches(rows, columns=list(columns), use_threads=False):
+            frame = arrow.Table.from_batches([batch]).to_pandas(ignore_metadata=True)[list(columns)]
+            size = 0
+            for name in texts:
+                frame[name] = frame[name].astype(object)
+                size += int(frame[name].str.len().sum())
+            limit.add_cells(size, frame.size)
+            yield frame
+
+
+@contextlib.contextmanager
+def _open_parquet(source: Source) -> Iterator[tuple[Any, Any]]:
+    """Yield pyarrow and a stream of a Parquet file; raise an error if the file is damaged."""
+    arrow = load_pyarrow()
+    with _one_line_errors(source, "as Parquet"), source.open_unpacked() as file:
+        yield arrow, file
+
+
+def excel_rows(source: Source, limit: ContentLimit) -> Iterator[Sequence[Any]]:
+    """Yield the rows of an Excel file's first sheet that contain a value; a formula is read as its last value."""
     try:
         excel = importlib.import_module("openpyxl")
     except ImportError as error:
         raise MissingExtraError(
             "Excel files need openpyxl. Run: pip install openpyxl, or save the table as CSV."
         ) from error
-    try:
-        with warnings.catch_warnings(action="ignore"):  # warnings about styles, which are not read
-            book = excel.load_workbook(io.BytesIO(b"".join(source.blocks())), read_only=True, data_only=True)
+    with _one_line_errors(source, "as Excel"), source.open_unpacked() as file:
+        with zipfile.ZipFile(file) as archive:
+            limit.add_bytes(sum(part.file_size for part in archive.infolist()))
+        with contextlib.closing(excel.load_workbook(file, read_only=True, data_only=True)) as book:
             sheet = book.worksheets[0]
             sheet.reset_dimensions()
-            rows = [*sheet.iter_rows(values_only=True)]
-            book.close()
-    except (zipfile.BadZipFile, KeyError, ValueError, IndexError, SyntaxError, TypeError) as error:
-        raise InputError(f"{source} cannot be read as Excel ({quoted(str(error))}). Save the file again.") from None
-    filled = [row for row in rows if any(cell_value(cell) is not None for cell in row)]
-    if not filled:
-        raise InputError(f"{source}: the first sheet is empty. It needs column names in its first line, and rows.")
-    width = max(map(len, filled))
-    header, *body = [(*row, *[None] * (width - len(row))) for row in filled]
-    return ["" if name is None else str(name).strip() for name in header], body
+            for number, row in enumerate(sheet.iter_rows(values_only=True)):
+                if number == _SHEET_ROWS:
+                    raise InputError(f"{source} has more than {_SHEET_ROWS:,} rows, which Excel does not write.")
+                if not all(map(is_missing, row)):
+                    width = next(place for place in range(len(row), 0, -1) if row[place - 1] is not None)
+                    limit.add_row(sum(len(cell) for cell in row if isinstance(cell, str)), width)
+                    yield row[:width]
 
 
-def cell_value(cell: Any) -> Any:
-    """Return the value of a cell; None for words that mean a missing value."""
-    return None if isinstance(cell, str) and cell.strip() in MISSING else cell
+def sqlite_names(source: Source) -> list[str]:
+    """Return the names of the columns of a table or view of an SQLite database."""
+    with _select(source) as cursor:
+        return [column for column, *_ in cursor.description]
 
 
-def read_json_lines(source: Source, encoding: str) -> tuple[list[str], Rows]:
-    """Return the names and rows of a file with one JSON object per line; names missing in a line are missing values."""
-    names: dict[str, None] = {}
-    records = []
-    with source.open_text(encoding) as text:
-        for number, line in enumerate(text, 1):
-            if not line.strip():
-                continue
-            try:
-                record = json.loads(line.strip())
-            except (ValueError, RecursionError) as error:
-                raise InputError(f"{source}: line {number} is not JSON ({error}). Correct that line.") from None
-            if not isinstance(record, dict):
-                raise InputError(
-                    f'{source}: line {number} is not a JSON object. Every line must be an object such as {{"a": 1}}.'
-                )
-            records.append(record)
-            names.update(dict.fromkeys(record))
-    return [*names], [tuple(map(record.get, names)) for record in records]
+def sqlite_rows(source: Source, limit: ContentLimit) -> Iterator[Sequence[Any]]:
+    """Yield the rows of a table or view of an SQLite database."""
+    with _select(source) as cursor:
+        for row in cursor:
+            size = sum(len(cell) for cell in row if isinstance(cell, str | bytes))
+            limit.add_row(size, len(row))
+            yield row
 
 
-def read_sqlite(source: Source) -> tuple[list[str], Rows]:
-    """Return the names and rows of a table or view of an SQLite database, which is opened read-only."""
+@contextlib.contextmanager
+def _select(source: Source) -> Iterator[sqlite3.Cursor]:
+    """Yield a cursor over the rows of a table or view, which can do nothing but read tables of its database."""
+    with (
+        _one_line_errors(source, "as an SQLite database"),
+        _unchanged(source) as address,
+        contextlib.closing(sqlite3.connect(address, uri=True)) as database,
+    ):
+        for setting in ("trusted_schema = OFF", "cell_size_check = ON", "temp_store = MEMORY", "mmap_size = 0"):
+            database.execute(f"PRAGMA {setting}")
+        database.setlimit(sqlite3.SQLITE_LIMIT_LENGTH, LONGEST_ROW)
+        # Virtual tables, which run code of extensions, have no page of their own.
+        query = (
+            "SELECT name FROM sqlite_master WHERE (type = 'view' OR type = 'table' AND rootpage > 0) "
+            "AND name NOT LIKE 'sqlite_%' AND typeof(name) = 'text' ORDER BY name"
+        )
+        names = [name for (name,) in database.execute(query)]
+        table = _require_table(source, names)
+        steps = STEPS + STEPS_PER_BYTE * Path(source.path or "").stat().st_size
+        count = iter(range(steps // _STEPS_AT_A_TIME))
+        database.set_progress_handler(lambda: next(count, None) is None, _STEPS_AT_A_TIME)
+
+        def authorize(action: int, name: str | None, *_: object) -> int:
+            reads = action == sqlite3.SQLITE_READ and name in names
+            is_query = reads or action in (sqlite3.SQLITE_SELECT, sqlite3.SQLITE_FUNCTION)
+            return sqlite3.SQLITE_OK if is_query else sqlite3.SQLITE_DENY
+
+        database.set_authorizer(authorize)
+        yield database.execute('SELECT * FROM "{}"'.format(table.replace('"', '""')))
+
+
+def _require_table(source: Source, names: Sequence[str]) -> str:
+    """Return the name of the table of a source, or raise an error if its database does not have it."""
+    table = source.table or ""
+    if table in names:
+        return table
+    listed_names = escape(", ".join(names[:20]) + (", ..." if len(names) > 20 else ""))
+    problem = f"{source.path} has no table {quoted(table)}." if table else f"No table of {source.path} is named."
+    advice = (
+        f"Pass {DATABASE}{source.path}?{escape(names[0])}, for example. Its tables are {listed_names}." if names else ""
+    )
+    raise InputError(f"{problem} {advice or 'The database has no tables.'}")
+
+
+@contextlib.contextmanager
+def _unchanged(source: Source) -> Iterator[str]:
+    """Yield an address of a database; reading there writes no files beside the user's database.
+
+    A database with a write-ahead log is copied with it, because SQLite writes into a third file to read them.
+    """
     assert source.path is not None
+    path = source.path.resolve()
+    log = path.with_name(f"{path.name}-wal")
+    if not log.exists():
+        with path.open("rb") as file:
+            uses_log = file.read(20)[18:] == b"\2\2"
+        yield f"file:{quote(os.fsencode(path))}?mode=ro{'&immutable=1' if uses_log else ''}"
+        return
+    limit, files = ContentLimit(source), (path, log)
+    before = [(file.stat().st_mtime_ns, file.stat().st_size) for file in files]
+    limit.add_bytes(sum(size for _, size in before))
+    with tempfile.TemporaryDirectory() as folder:
+        for part in files:
+            shutil.copyfile(part, Path(folder) / part.name)
+        if before != [(file.stat().st_mtime_ns, file.stat().st_size) for file in files]:
+            raise InputError(f"{source} was changed while it was read. Close the program that writes it, or try again.")
+        yield f"file:{quote(os.fsencode(Path(folder) / path.name))}"
+
+
+@contextlib.contextmanager
+def _one_line_errors(source: Source, how: str) -> Iterator[None]:
+    """Turn any error of another library about a file into an error of one line."""
     try:
-        with contextlib.closing(
-            sqlite3.connect(f"file:{quote(str(source.path.resolve()))}?mode=ro", uri=True)
-        ) as database:
-            database.execute("PRAGMA trusted_schema = OFF")
-            query = "SELECT name FROM sqlite_master WHERE type IN ('table', 'view') AND name NOT LIKE 'sqlite_%'"
-            names = [name for (name,) in database.execute(f"{query} ORDER BY name")]
-            table = source.table or ""
-            if table not in names:
-                listed_names = ", ".join(names[:20]) + (", ..." if len(names) > 20 else "")
-                problem = (
-                    f"{source.path} has no table {quoted(table)}." if table else f"No table of {source.path} is named."
-                )
-                advice = f"Pass {DATABASE}{source.path}?{names[0]}, for example. Its tables are {listed_names}."
-                raise InputError(f"{problem} {advice if names else 'The database has no tables.'}")
-            cursor = database.execute('SELECT * FROM "{}"'.format(table.replace('"', '""')))
-            return [column for column, *_ in cursor.description], cursor.fetchall()
-    except sqlite3.Error as error:
-        raise InputError(f"{source} cannot be read as an SQLite database ({error}).") from None
+        yield
+    except (BayesNormError, MemoryError):
+        raise
+    except Exception as error:
+        why = (
+            "a view takes too many steps" if str(error) == "interrupted" else escape(str(error) or type(error).__name__)
+        )
+        raise InputError(f"{source} cannot be read {how} ({why}). Save the file again.") from None

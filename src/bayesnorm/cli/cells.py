@@ -1,0 +1,65 @@
+"""Turn the cells of a file into a data frame: words for missing values, and control characters, are replaced."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Sequence
+from typing import Any
+
+from ..errors import MissingExtraError
+
+# Words in a cell that mean a missing value.
+MISSING = frozenset(
+    {"", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "null", "NULL", "None"}
+    | {"1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"}
+)
+
+# Characters that can steer a terminal or that no file can contain: control characters except for tabs and line ends,
+# and halves of surrogate pairs.
+CONTROL = re.compile("[\0-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
+
+
+def is_missing(cell: Any) -> bool:
+    """Return whether a cell is empty or contains a word for a missing value."""
+    return cell is None or (isinstance(cell, str) and cell.strip() in MISSING)
+
+
+def escape(text: str) -> str:
+    r"""Return a text with control characters written as Python writes them, such as \x1b."""
+    return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
+
+
+def data_frame(rows: Sequence[Sequence[Any]], names: Sequence[str], places: Sequence[int], *, is_text: bool) -> Any:
+    """Return columns of a table as a data frame: of text without control characters, or of any objects.
+
+    Args:
+        rows: The rows of the table.
+        names: The names of the columns.
+        places: The positions of these columns in the rows.
+        is_text: Whether all cells are text, in which control characters have been replaced.
+    """
+    values: dict[str, Any] = dict.fromkeys(MISSING)  # of texts; equal texts become the same object
+    columns, pd = [*zip(*rows, strict=True)], pandas()
+    if is_text:
+        texts = (pd.Series([*map(values.setdefault, columns[place], columns[place])], dtype=str) for place in places)
+        return pd.DataFrame({name: column.array for name, column in zip(names, texts, strict=True)})
+
+    def value(text: str) -> str | None:
+        if text not in values:
+            values[text] = None if is_missing(text) else escape(text)
+        return values[text]
+
+    frame = {
+        name: [value(cell) if isinstance(cell, str) else cell for cell in columns[place]]
+        for name, place in zip(names, places, strict=True)
+    }
+    return pd.DataFrame(frame, columns=list(names), dtype=object)
+
+
+def pandas() -> Any:
+    """Return the package pandas, or raise an error that says how to install it."""
+    try:
+        import pandas
+    except ImportError as error:
+        raise MissingExtraError("Tables need scikit-learn and pandas. Run: pip install scikit-learn pandas") from error
+    return pandas

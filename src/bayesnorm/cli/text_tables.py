@@ -1,0 +1,175 @@
+"""Read tables of text line by line: CSV files, whose cells are text, and JSON lines, whose cells have types."""
+
+from __future__ import annotations
+
+import csv
+import json
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from ..errors import InputError, quoted
+from .cells import escape
+from .table_source import LONGEST_ROW, PASS_A_TABLE, WITH_NAMES, ContentLimit, Source
+from .written_numbers import without_marks
+
+DELIMITERS = (",", ";", "\t", "|")
+
+# The lines from the start of a file that decide its delimiter and decimal point, or their characters.
+INSPECTED_LINES, INSPECTED_CHARACTERS = 100, 2**20
+
+# The largest number of digits of a whole number that a float can hold.
+MOST_DIGITS = 308
+
+# A line after the last one of a file. It is a record of its own, unless the file ends inside quotes.
+_END = "\0"
+
+# Python's default, 131,072 characters, is less than the first line of a wide table has.
+csv.field_size_limit(LONGEST_ROW)
+
+
+@dataclass(frozen=True)
+class CsvFormat:
+    """The format of a CSV file.
+
+    Args:
+        header: The column names, from the first line that is not blank.
+        line: Number of this line, from 0.
+        delimiter: The delimiter between cells.
+        decimal: The decimal point.
+    """
+
+    header: tuple[str, ...]
+    line: int
+    delimiter: str
+    decimal: str
+
+
+def detect_csv(source: Source, encoding: str) -> CsvFormat:
+    """Return the format of a CSV file, from its first lines."""
+    lines: list[str] = []
+    size = 0
+    for line in source.lines(encoding):
+        lines.append(line)
+        size += len(line)
+        if len(lines) == INSPECTED_LINES or (size > INSPECTED_CHARACTERS and line.strip()):
+            break
+    if not any(line.strip() for line in lines):
+        raise InputError(f"{source} contains only blank lines. {WITH_NAMES}")
+    if "\0" in "".join(lines):
+        raise InputError(f"{source} is not a text file. {PASS_A_TABLE}")
+    by_suffix = "\t" if source.path and ".tsv" in map(str.lower, source.path.suffixes[-2:]) else None
+    try:
+        delimiter = by_suffix or max(DELIMITERS, key=lambda candidate: _regularity(lines, candidate))
+        records = [*csv.reader(lines, delimiter=delimiter, skipinitialspace=True)]
+    except csv.Error as error:
+        raise InputError(f"{source} cannot be read as a table ({error}). Correct the file.") from None
+    number = next(number for number, record in enumerate(records) if record)
+    decimal = "," if delimiter != "," and _has_decimal_commas(records[number + 1 :], delimiter) else "."
+    return CsvFormat(tuple(name.strip() for name in records[number]), number, delimiter, decimal)
+
+
+def csv_rows(source: Source, encoding: str, text_format: CsvFormat, limit: ContentLimit) -> Iterator[Sequence[str]]:
+    """Yield the rows of a CSV file, with "" for cells that a line does not have."""
+    width, size = len(text_format.header), 0
+
+    def lines() -> Iterator[str]:
+        nonlocal size
+        for line in source.lines(encoding):
+            size += len(line)
+            limit.require_row(size)
+            yield line if line.rstrip("\r\n").isprintable() else escape(line)
+        yield _END
+
+    reader = csv.reader(lines(), delimiter=text_format.delimiter, skipinitialspace=True)
+    try:
+        for number, record in enumerate(reader):
+            if record and record[-1].endswith(_END):
+                if record == [_END]:
+                    return
+                raise InputError(
+                    f"{source} cannot be read as a table (it ends inside a quoted cell). Add the closing quote."
+                )
+            cells = len(record)
+            if number > text_format.line and (width == 1 or cells > 1 or (cells and record[0].strip())):
+                if cells != width:
+                    if cells > width + 1 or (cells > width and record[-1]):
+                        raise InputError(
+                            f"{source}: line {reader.line_num} has {cells} cells, but the first line has {width} "
+                            "names. Correct that line, or put quotes around cells that contain the delimiter."
+                        )
+                    record = [*record[:width], *[""] * (width - cells)]
+                limit.add_cells(size, width)
+                yield record
+            size = 0
+    except csv.Error as error:
+        raise InputError(f"{source} cannot be read as a table ({error}). Correct the file.") from None
+
+
+def json_names(source: Source, encoding: str, limit: ContentLimit) -> list[str]:
+    """Return the names in all lines of a file with one JSON object per line."""
+    names: dict[str, None] = {}
+    for record, _ in _json_records(source, encoding):
+        names.update(dict.fromkeys(record))
+        limit.require_row(0, len(names))
+    return [*names]
+
+
+def json_rows(source: Source, encoding: str, names: Sequence[str], limit: ContentLimit) -> Iterator[Sequence[Any]]:
+    """Yield the rows of a file with one JSON object per line, with None for names that a line does not have."""
+    for record, size in _json_records(source, encoding):
+        limit.add_cells(size, len(names))
+        yield [*map(record.get, names)]
+
+
+def _json_records(source: Source, encoding: str) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield the objects of a file with one JSON object per line, and the numbers of their characters."""
+    for number, line in enumerate(source.lines(encoding), 1):
+        if not line.strip():
+            continue
+        try:
+            record = json.loads(line.strip(), object_pairs_hook=_record, parse_int=_whole_number)
+        except (json.JSONDecodeError, RecursionError) as error:
+            raise InputError(f"{source}: line {number} is not JSON ({error}). Correct that line.") from None
+        except ValueError as error:
+            raise InputError(f"{source}: line {number} {error}. Correct that line.") from None
+        if not isinstance(record, dict):
+            raise InputError(
+                f'{source}: line {number} is not a JSON object. Every line must be an object such as {{"a": 1}}.'
+            )
+        yield record, len(line)
+
+
+def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
+    """Return an object of JSON, or raise an error if it has a key twice."""
+    record: dict[str, Any] = {}
+    for name, value in pairs:
+        if name in record:
+            raise ValueError(f"has the key {quoted(name)} twice")
+        record[name] = value
+    return record
+
+
+def _whole_number(digits: str) -> int:
+    if len(digits) > MOST_DIGITS:
+        raise ValueError(f"has a number of {len(digits):,} digits")
+    return int(digits)
+
+
+def _regularity(lines: list[str], delimiter: str) -> tuple[bool, int]:
+    """Return whether most lines have the same number of cells as the first one, and more than one; and this number."""
+    counts = [len(record) for record in csv.reader(lines, delimiter=delimiter) if record]
+    same = sum(count == counts[0] for count in counts)
+    return counts[0] > 1 and 2 * same > len(counts), counts[0]
+
+
+def _has_decimal_commas(records: list[list[str]], delimiter: str) -> bool:
+    """Return whether numbers have decimal commas; 1,234 counts as one only if the delimiter is ";"."""
+    cells = {without_marks(cell) for record in records for cell in record}
+    points = {cell for cell in cells if re.fullmatch(r"\d+\.\d+", cell)}
+    commas = {cell for cell in cells if re.fullmatch(r"(\d+|\d{1,3}(\.\d{3})+),\d+", cell)}
+    groups = {cell for cell in cells if re.fullmatch(r"[1-9]\d{0,2}([.,])\d{3}(\1\d{3})*", cell)}
+    if points - groups:
+        return False
+    return bool(commas - groups) or (delimiter == ";" and bool(commas) and not points)
