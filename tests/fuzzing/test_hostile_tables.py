@@ -1,0 +1,28 @@
+"""Hostile tables are refused in one line or read, in memory that is a stated multiple of `--max-size`.
+
+`python -m tests.fuzzing tables` reads 2,000 of them.
+"""
+
+from __future__ import annotations
+
+import pytest
+
+pytest.importorskip("sklearn", reason="needs scikit-learn and pandas: pip install scikit-learn pandas")
+
+from .child import in_a_child
+from .tables import SHAPES, read_hostile_tables
+
+# Cases that every run of the tests reads: each shape once, and some files with random changes.
+CASES = 100
+
+# Bytes of memory that a process may take, also if a file has more.
+MEMORY = 2**31
+
+
+def test_hostile_tables_are_refused_or_read_in_little_memory(tmp_path):
+    def read_all():
+        outcomes = read_hostile_tables(tmp_path, range(CASES), quick=True)
+        assert not outcomes.faults, outcomes.as_json()
+        assert outcomes.counts["refused"] > len(SHAPES) / 2
+
+    in_a_child(read_all, MEMORY)
