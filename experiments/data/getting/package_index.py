@@ -21,13 +21,11 @@ PATIENCE, LONGEST_PAGE = 20.0, 2**23
 
 def index_addresses() -> list[str]:
     """Return the addresses of pip's package indexes."""
-    command = [sys.executable, "-m", "pip", "config", "list"]
-    settings = subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout
+    settings = _run_python("-m", "pip", "config", "list")
     addresses = {kind: text.split() for kind, text in re.findall(r"\.((?:extra-)?index-url)='(.*)'", settings)}
     if "index-url" not in addresses:
-        from pip._internal.models.index import PyPI
-
-        addresses["index-url"] = [PyPI.simple_url]
+        default = "from pip._internal.models.index import PyPI; print(PyPI.simple_url)"
+        addresses["index-url"] = _run_python("-c", default).split()
     return [address for kind in ("index-url", "extra-index-url") for address in addresses.get(kind, [])]
 
 
@@ -56,3 +54,9 @@ def find_package_file(package: str, version: str, ending: str, checksum: str | N
             if re.match(rf"{re.escape(beginning)}(?![\w]|\.\d)", name) and name.endswith(ending) and not is_other:
                 return url
     return None
+
+
+def _run_python(*arguments: str) -> str:
+    """Return what a Python process prints."""
+    command = [sys.executable, *arguments]
+    return subprocess.run(command, capture_output=True, text=True, stdin=subprocess.DEVNULL).stdout

@@ -5,8 +5,11 @@ from __future__ import annotations
 import math
 import re
 import sys
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
+
+import numpy as np
+from numpy.typing import NDArray
 
 from ..errors import MissingExtraError
 
@@ -19,6 +22,11 @@ MISSING = frozenset(
 # Characters that can steer a terminal or that no file can contain: control characters except for tabs and line ends,
 # and halves of surrogate pairs.
 CONTROL = re.compile("[\0-\x08\x0b\x0e-\x1f\x7f\ud800-\udfff]")
+
+
+def as_labels(values: Iterable[Any]) -> NDArray[np.object_]:
+    """Return values as text objects; an array of a fixed width would take the longest text's memory for every one."""
+    return np.array([*map(str, values)], dtype=object)
 
 
 def is_missing(cell: Any) -> bool:

@@ -14,6 +14,7 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, quoted
 from ..words import format_count, format_date, were
+from .cells import as_labels
 from .fit_options import Task
 from .predictions import prediction_frame
 
@@ -109,7 +110,7 @@ def random_split(values: NDArray[Any], fraction: float, seed: int, task: Task) -
     """
     order = np.random.default_rng(seed).permutation(len(values))
     if task is Task.classification:
-        _, numbers, counts = np.unique(values.astype(str), return_inverse=True, return_counts=True)
+        _, numbers, counts = np.unique(as_labels(values), return_inverse=True, return_counts=True)
         order = order[np.argsort(numbers[order], kind="stable")]
         order = order[counts[numbers[order]] > 1]  # a class with one row is needed for training
     steps = np.floor(np.arange(len(order) + 1) * fraction + 0.5)
@@ -189,7 +190,7 @@ def _hold_out_latest(time: RowOrder, fraction: float) -> RowSplit:
 
 def _hold_out_groups(group: RowOrder, fraction: float, seed: int) -> RowSplit:
     """Hold out whole groups, chosen at random until they contain about the requested fraction of the rows."""
-    labels, numbers, sizes = np.unique(group.values.astype(str), return_inverse=True, return_counts=True)
+    labels, numbers, sizes = np.unique(as_labels(group.values), return_inverse=True, return_counts=True)
     if len(labels) < 3:
         raise InputError(
             f"--group: column {quoted(group.name)} has {format_count(len(labels), 'different value')}. Use a column "
@@ -205,14 +206,15 @@ def _hold_out_groups(group: RowOrder, fraction: float, seed: int) -> RowSplit:
     which = f" of {len(labels):,} by {group.name} ({format_count(int(test.sum()), 'row')})"
     train = np.flatnonzero(~test)
     message = f"{were(int(taken.sum()), 'group', which)} held out."
-    return RowSplit(train, np.flatnonzero(test), group.values[train].astype(str), (message,))
+    return RowSplit(train, np.flatnonzero(test), as_labels(group.values[train]), (message,))
 
 
 def _drop_new_classes(y: NDArray[Any], task: Task, split: RowSplit) -> RowSplit:
     """Drop held-out rows whose class does not occur in training."""
     if task is not Task.classification:
         return split
-    in_training = np.isin(y[split.test].astype(str), y[split.train].astype(str))
+    trained = {*as_labels(y[split.train])}
+    in_training = np.array([label in trained for label in as_labels(y[split.test])], dtype=bool)
     if in_training.all():
         return split
     new = sorted({str(label) for label in y[split.test[~in_training]]})

@@ -12,6 +12,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, quoted
+from .cells import as_labels
 from .file_columns import convert_columns
 from .fit_options import DATES, FitOptions, Task
 from .table_source import Source
@@ -176,7 +177,7 @@ def guess_task(name: str, values: NDArray[Any], kind: column_types.Kind) -> tupl
         values: Its values, without missing ones.
         kind: The kind of the column.
     """
-    distinct = len(np.unique(values.astype(str) if kind == "category" else values))
+    distinct = len(np.unique(as_labels(values) if kind == "category" else values))
     if kind == "category":
         return (Task.classification, f"{name} is text with {distinct} different values")
     whole = bool((values == np.round(values)).all())
@@ -205,7 +206,7 @@ def require_targets(
             f"--task regression needs numbers, but {quoted(name)} contains text such as {quoted(values[0])}. Use "
             "--task classification."
         )
-    if len(np.unique(values.astype(str))) == 1:
+    if len(np.unique(as_labels(values))) == 1:
         same = quoted(values[0]) if kind == "category" else f"{values[0]:.10g}"
         raise InputError(
             f"--target: {quoted(name)} is {same} in every row, so there is nothing to predict. Choose another column."
@@ -220,7 +221,7 @@ def require_targets(
                 f"{LARGEST_TARGET:g}. Rescale the column."
             )
         return values
-    labels = np.unique(values.astype(str))
+    labels = np.unique(as_labels(values))
     if len(labels) > max(FEW_VALUES, len(values) / 2):
         raise InputError(
             f"--target: {quoted(name)} has {len(labels)} different values in {len(values)} rows, too many for classes. "
@@ -228,7 +229,7 @@ def require_targets(
         )
     if kind == "number" and bool(((values == np.round(values)) & (np.abs(values) < EXACT)).all()):
         return values.astype(np.int64)
-    return values.astype(str).astype(object)
+    return as_labels(values)
 
 
 def _uninformative_columns(inputs: Any, protected: Collection[str]) -> dict[str, str]:

@@ -205,7 +205,7 @@ def _group(frame: Any, options: FitOptions) -> RowOrder | None:
     column = frame[options.group]
     cells = zip(column.index, column, column.isna(), strict=True)
     values = [f"row {row}" if missing else f"={cell}" for row, cell, missing in cells]
-    return RowOrder(options.group, np.array(values))
+    return RowOrder(options.group, np.array(values, dtype=object))
 
 
 def _leaks(inputs: Any, y: Any, target: str, task: Task) -> dict[str, str]:

@@ -8,6 +8,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import os
+import re
 import shutil
 import sqlite3
 import tempfile
@@ -99,7 +100,11 @@ def excel_rows(source: Source, limit: ContentLimit) -> Iterator[Sequence[Any]]:
         ) from error
     with _one_line_errors(source, "as Excel"), source.open_unpacked() as file:
         with zipfile.ZipFile(file) as archive:
-            limit.add_bytes(sum(part.file_size for part in archive.infolist()))
+            parts = archive.infolist()
+        limit.add_bytes(sum(part.file_size for part in parts))
+        # Styles and the like are held as a whole, and take much more memory than their XML has characters.
+        if any(part.file_size > LONGEST_ROW for part in parts if not re.search("/.*/|sharedStrings", part.filename)):
+            raise InputError(f"{source} has styles of more than {LONGEST_ROW >> 20} MiB. Save the table as CSV.")
         with contextlib.closing(excel.load_workbook(file, read_only=True, data_only=True)) as book:
             sheet = book.worksheets[0]
             sheet.reset_dimensions()
