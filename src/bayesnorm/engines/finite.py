@@ -29,30 +29,29 @@ def require_finite(
         passed: Reads a check, together with those of the inputs, see `delayed_checks`.
     """
     if not passed(_moderate(f)):
-        _require_finite(posterior, x, predictive, f.dtype)
+        finite_summary(posterior, x, predictive, dtype=f.dtype)
 
 
 def finite_summary(
-    posterior: Drawable, x: Any, predictive: Predictive, passed: Callable[[Tensor | bool], bool] = bool
-) -> Predictive:
-    """Return the summary, or raise an error that names the examples whose means or variances are not finite."""
-    _require_finite(posterior, x, predictive, posterior.executable.dtype, passed)
-    return predictive
-
-
-def _require_finite(
     posterior: Drawable,
     x: Any,
     predictive: Predictive,
-    dtype: torch.dtype,
     passed: Callable[[Tensor | bool], bool] = bool,
-) -> None:
-    """Raise an error if means or variances are not finite."""
+    dtype: torch.dtype | None = None,
+) -> Predictive:
+    """Return the summary, or raise an error that names the examples whose means or variances are not finite.
+
+    Args:
+        posterior, x, predictive, passed: See `require_finite`.
+        dtype: The dtype of the outputs for the error; None stands for the network's.
+    """
     parts = list(predictive.values()) if isinstance(predictive, MultiTaskPredictive) else [predictive]
     # Logits may be -inf, for classes that are impossible.
     good = torch.stack([_finite_rows(values) for part in parts for values in (part.mean, part.epistemic)]).all(0)
     if not passed(good.all()):
+        dtype = posterior.executable.dtype if dtype is None else dtype
         raise NotFiniteError(_explained(posterior, x, (~good).nonzero().flatten().tolist(), len(good), dtype))
+    return predictive
 
 
 def _moderate(f: Tensor) -> Tensor | bool:

@@ -142,6 +142,21 @@ def call_network(
         return network(x)
 
 
+def called_modules(network: nn.Module, modules: Mapping[str, nn.Module], x: Tensor) -> list[str]:
+    """Return the names of the modules that a forward pass over training examples calls, one for every call."""
+    calls: list[str] = []
+    handles = [
+        module.register_forward_pre_hook(lambda _module, _args, name=name: calls.append(name))
+        for name, module in modules.items()
+    ]
+    try:
+        call_network(network, x.clone(), "train_data")
+    finally:
+        for handle in handles:
+            handle.remove()
+    return calls
+
+
 @contextlib.contextmanager
 def forward_errors_explained(x: Tensor, argument: str, shape: tuple[int, ...] | None = None) -> Iterator[None]:
     """Explain an error of the network's forward by naming the argument of `x` and its shape."""
@@ -186,11 +201,7 @@ def select_output(result: Any, output: str | int | None, rows: int) -> Tensor:
         output: The dict's key or the tuple's position; None for a tensor.
         rows: The number of inputs.
     """
-    entries: dict[Any, Any] = {}
-    if isinstance(result, Mapping):
-        entries = dict(result)
-    elif isinstance(result, tuple | list):
-        entries = dict(enumerate(result))
+    entries = output_entries(result)
     result = entries.get(output, result)
     if not isinstance(result, Tensor):
         raise NetworkError(
@@ -203,6 +214,15 @@ def select_output(result: Any, output: str | int | None, rows: int) -> Tensor:
             "per input."
         )
     return result
+
+
+def output_entries(result: Any) -> dict[Any, Any]:
+    """Return the entries of a dict by key, and of a tuple by position; other outputs have none."""
+    if isinstance(result, tuple | list):
+        result = enumerate(result)
+    elif not isinstance(result, Mapping):
+        return {}
+    return dict(result)
 
 
 def channels_last(x: Tensor) -> Tensor:

@@ -12,6 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import NetworkError
+from .locks import fork_generation
 
 
 def unwrap(model: nn.Module) -> nn.Module:
@@ -33,13 +34,7 @@ def private_copy(model: nn.Module) -> nn.Module:
     It needs no memory for tensors. Flags, hooks, buffers and methods of the copy can be changed freely.
     """
     shared = {id(tensor): tensor for _, module in model.named_modules() for tensor in _tensors(module)}
-    try:
-        duplicate: nn.Module = copy.deepcopy(model, dict(shared))
-    except Exception as error:
-        raise NetworkError(
-            f"model: {type(model).__name__} cannot be copied with copy.deepcopy ({error}), which is needed to leave "
-            "it unchanged. Remove the attribute that cannot be copied, or give its class a __deepcopy__."
-        ) from error
+    duplicate = _deep_copy(model, shared)
     duplicate.eval()  # the result is ignored: a custom train() may not return the network
     return duplicate
 
@@ -98,10 +93,14 @@ def _tensors(module: nn.Module) -> Iterator[Tensor]:
 
 def own_copy(model: nn.Module) -> nn.Module:
     """Return a copy of a network, in evaluation mode, that shares nothing with it."""
+    return _deep_copy(private_copy(model), {})
+
+
+def _deep_copy(model: nn.Module, memo: dict[int, Any]) -> nn.Module:
+    """Return a deep copy that shares what is in the memo; refuse a network that cannot be copied."""
     try:
-        return copy.deepcopy(private_copy(model))
-    except NetworkError:
-        raise
+        duplicate: nn.Module = copy.deepcopy(model, memo)
+        return duplicate
     except Exception as error:
         raise NetworkError(
             f"model: {type(model).__name__} cannot be copied with copy.deepcopy ({error}), which is needed to leave "
@@ -110,9 +109,13 @@ def own_copy(model: nn.Module) -> nn.Module:
 
 
 class Original:
-    """Detect whether a network was moved, or had modules or tensors replaced, since this object was made."""
+    """Detect whether private copies of a network are outdated since this object was made.
+
+    They are if the network was moved or had modules or tensors replaced, or if a fork interrupted a forward pass.
+    """
 
     def __init__(self, model: nn.Module) -> None:
+        self._fork_generation = fork_generation()
         tensors = tensors_of(model).values()
         # Moving changes parameters in place and replaces only buffers, and a network may have no buffers.
         self._first = next((tensor for tensor in tensors if tensor.is_floating_point()), next(iter(tensors)))
@@ -124,7 +127,9 @@ class Original:
         self._parts = list(self._current_parts())
 
     def changed(self) -> bool:
-        """Return whether the network has changed."""
+        """Return whether the network has changed, or a private copy may be in the middle of a forward pass."""
+        if self._fork_generation != fork_generation():
+            return True
         moved = (self._first.device, self._first.dtype) != self._first_was
         return moved or not all(map(operator.is_, self._current_parts(), self._parts))
 

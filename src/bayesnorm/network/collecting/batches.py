@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, Protocol
+from typing import Any
 
 import numpy as np
 import torch
@@ -33,16 +33,6 @@ TrainData = DataLoader[Any] | Dataset[Any] | Tensor | np.ndarray | tuple[Any, An
 
 # Memory for examples of a stream, which cannot be indexed, while batches are sampled.
 POOL_BYTES = 2**30
-
-
-class _Rows(Protocol):
-    """Training examples that can be accessed by index."""
-
-    def __len__(self) -> int:
-        """Return the number of examples."""
-
-    def batches(self, rows: Sequence[list[int]], seed: int) -> Iterator[Tensor]:
-        """Yield the inputs of some batches, each given by a list of indices."""
 
 
 def batch_choices(rows: int, batch_size: int, count: int, seed: int) -> np.ndarray:
@@ -74,7 +64,7 @@ class MiniBatches:
         seed: Determines which examples are in which batch.
     """
 
-    source: _Rows
+    source: _ArrayRows | _IndexedRows
     batch_size: int
     count: int
     seed: int
@@ -153,7 +143,7 @@ def example_rows(data: TrainData, seed: int) -> Tensor:
         return next(rows.batches([[*range(min(2, len(rows)))]], seed))
 
 
-def _as_rows(data: Any, most_rows: int, seed: int) -> _Rows:
+def _as_rows(data: Any, most_rows: int, seed: int) -> _ArrayRows | _IndexedRows:
     """Return training data of any kind as examples with an index; of a stream, at most the first so many."""
     if isinstance(data, DataLoader):
         rows = _indices(data)
@@ -189,7 +179,7 @@ def _as_rows(data: Any, most_rows: int, seed: int) -> _Rows:
 
 @dataclass(frozen=True)
 class _ArrayRows:
-    """Examples of a tensor in memory."""
+    """Examples of a tensor in memory; `batches` yields the inputs of batches that are given by lists of indices."""
 
     x: Tensor
 

@@ -19,7 +19,6 @@ from ..calling import agrees, as_input, call_network, may_gain_from_channels_las
 from ..copying import Original, device_of, dtype_of, private_copy, unwrap
 from ..gpu_graphs import RecordedPasses
 from ..layers import find_batchnorm
-from ..locks import fork_generation
 from ..restoring import TensorKeeper, isolated_torch_randomness
 from .moments import mean_and_var, row_averages, row_sums
 
@@ -183,7 +182,6 @@ class RowStatistics:
         original = unwrap(self._model)
         self._device, self._dtype = device_of(original), dtype_of(original)
         self._original = Original(original)  # detects when the user moves the network or replaces parts of it
-        self._fork_generation = fork_generation()  # none of them belongs to this copy
         network = private_copy(original)
         self._keeper = TensorKeeper(network)
         self._normalising = NormalisingByBatch(network, self._layers, argument="x")
@@ -200,7 +198,7 @@ class RowStatistics:
 
     def input(self, x: Any) -> Tensor:
         """Return examples in the network's dtype, on its current device."""
-        if self._original.changed() or self._fork_generation != fork_generation():
+        if self._original.changed():
             self._build()
         return as_input(x, "x", self._device, self._dtype)
 

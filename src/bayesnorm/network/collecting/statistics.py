@@ -7,9 +7,10 @@ from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
+from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...errors import InputError, NetworkError
-from ..calling import as_input, call_network
+from ..calling import as_input, called_modules
 from ..copying import device_of, dtype_of, private_copy, require_finite_weights, unwrap
 from ..layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, require_batchnorm
 from ..restoring import (
@@ -138,11 +139,7 @@ def _run_batches(
         The statistics, and the results of every batch: means and biased variances, (batches, 2, C), or sums over
         examples, (batches, 5, C).
     """
-    original = unwrap(model)
-    modules = require_batchnorm(original)
-    device, dtype = device_of(original), dtype_of(original)
-    require_finite_weights(original)
-    network = private_copy(original)
+    network, modules, device, dtype = _checked_copy(model)
     normalising: NormalisingByBatch | None = None
     results: list[Tensor] = []
     examples: list[Tensor] = []
@@ -227,11 +224,7 @@ class _SmallBatches:
 @torch.no_grad()
 def check_layers(model: nn.Module, batches: MiniBatches, layers: LayerChoice) -> Tensor:
     """Refuse a network or data if no statistics can be collected, and return the two examples that were run."""
-    original = unwrap(model)
-    require_batchnorm(original)
-    device, dtype = device_of(original), dtype_of(original)
-    require_finite_weights(original)
-    network = private_copy(original)
+    network, _, device, dtype = _checked_copy(model)
     with (
         isolated_randomness(batches.seed, device),
         restore_tensors(writable_tensors(network), running_statistics(network)),
@@ -241,19 +234,19 @@ def check_layers(model: nn.Module, batches: MiniBatches, layers: LayerChoice) ->
     return example
 
 
+def _checked_copy(model: nn.Module) -> tuple[nn.Module, dict[str, _BatchNorm], torch.device, torch.dtype]:
+    """Return a private copy, the user's batch-norm layers, and device and dtype; refuse weights that are not finite."""
+    original = unwrap(model)
+    modules = require_batchnorm(original)
+    device, dtype = device_of(original), dtype_of(original)
+    require_finite_weights(original)
+    return private_copy(original), modules, device, dtype
+
+
 def _running_layers(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple[str, ...]:
     """Return the layers to sample; a forward pass over two examples shows which run, and in which order."""
     modules = find_batchnorm(network)
-    calls: list[str] = []
-    handles = [
-        module.register_forward_pre_hook(lambda _module, _args, name=name: calls.append(name))
-        for name, module in modules.items()
-    ]
-    try:
-        call_network(network, x.clone(), "train_data")
-    finally:
-        for handle in handles:
-            handle.remove()
+    calls = called_modules(network, modules, x)
     chosen = choose_layers(network, tuple(dict.fromkeys(calls)), layers)
     if "" in chosen:
         raise NetworkError(

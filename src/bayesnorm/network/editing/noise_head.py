@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import copy
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from typing import Any
 
 import torch
@@ -12,6 +12,7 @@ from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
 from ...arguments import as_whole, require_number, require_whole
 from ...errors import NetworkError
+from ..calling import output_entries
 from ..copying import unwrap
 
 
@@ -112,9 +113,7 @@ class JoinedOutputs(nn.Module):
 
     def forward(self, *args: Any, **kwargs: Any) -> Tensor:
         result = self.model(*args, **kwargs)
-        entries = dict(result) if isinstance(result, Mapping) else {}
-        if isinstance(result, tuple | list):
-            entries = dict(enumerate(result))
+        entries = output_entries(result)
         parts = []
         for entry in self.entries:
             part = entries.get(entry)

@@ -83,14 +83,10 @@ def _parted(layers: Mapping[str, Sequence[int | None]], flags: dict[str, Tensor]
     return {unit for unit in flagged if unit is not None}, {unit for unit in others if unit is not None}
 
 
+@torch.no_grad()
 def masked(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
     """Return a copy of the network, of the same size, with the removed parts set to zero."""
-    return _masked(network, units, removal, removal.units(units))
-
-
-@torch.no_grad()
-def _masked(network: nn.Module, units: Units, removal: Removal, gone: set[int]) -> nn.Module:
-    made = own_copy(network)
+    made, gone = own_copy(network), removal.units(units)
     modules = dict(made.named_modules())
     for layer, flags in removal.deaf.items():
         modules[layer].weight[:, flags] = 0
@@ -108,8 +104,7 @@ def _masked(network: nn.Module, units: Units, removal: Removal, gone: set[int]) 
 
 def removed(network: nn.Module, units: Units, removal: Removal) -> nn.Module:
     """Return a smaller network whose outputs are those of the masked one."""
-    gone = removal.units(units)
-    made = _masked(network, units, removal, gone)
+    made, gone = masked(network, units, removal), removal.units(units)
     for layer, read in units.read.items():
         deaf = removal.deaf.get(layer)
         heard = [unit not in gone for unit in read]

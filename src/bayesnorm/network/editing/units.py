@@ -13,6 +13,9 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd
 
+# Forwards that only map their input, unlike those of transposed convolutions.
+PLAIN_FORWARDS = (nn.Linear.forward, nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.forward)
+
 OUTPUTS = "they are the network's outputs"
 """Why a network's outputs cannot be removed."""
 

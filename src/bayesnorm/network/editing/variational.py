@@ -31,15 +31,13 @@ from torch.nn import functional
 from torch.nn.modules.conv import _ConvNd
 
 from ...errors import NetworkError
-from ..calling import call_network
+from ..calling import called_modules
 from ..copying import private_copy
 from ..layers import module_kinds
 from ..restoring import isolated_torch_randomness
+from .units import PLAIN_FORWARDS
 
 Estimator = Literal["local", "flipout", "weights"]
-
-# Forwards that only map their input; transposed convolutions use the general estimator.
-_PLAIN = (nn.Linear.forward, nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.forward)
 
 
 class RandomWeights(nn.Module):
@@ -169,7 +167,7 @@ class NoisyNetwork(nn.Module):
         uses = Counter(id(parameter) for parameter in owned)
         names = {id(distribution.mean): name for name, distribution in weights.items()}
         for layer, module in self.network.named_modules():
-            if calls[layer] != 1 or "forward" in vars(module) or type(module).forward not in _PLAIN:
+            if calls[layer] != 1 or "forward" in vars(module) or type(module).forward not in PLAIN_FORWARDS:
                 continue
             weight, bias = module._parameters.get("weight"), module._parameters.get("bias")
             if id(weight) in names and uses[id(weight)] == 1 and uses[id(bias)] <= 1:
@@ -257,9 +255,6 @@ def _signs(like: Tensor, rows: int, channels: int) -> Tensor:
 @torch.no_grad()
 def _calls(network: nn.Module, x: Tensor) -> Counter[str]:
     """Return how often every module runs in a forward pass in evaluation mode."""
-    watched, counted = private_copy(network), Counter[str]()
-    for name, module in watched.named_modules():
-        module.register_forward_pre_hook(lambda _module, _args, name=name: counted.update([name]))
+    watched = private_copy(network)
     with isolated_torch_randomness(0, x.device):
-        call_network(watched, x.clone(), "train_data")
-    return counted
+        return Counter(called_modules(watched, dict(watched.named_modules()), x))

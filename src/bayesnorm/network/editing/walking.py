@@ -19,33 +19,17 @@ from torch import Tensor, fx, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.conv import _ConvNd, _ConvTransposeNd
 
-from .units import OUTPUTS, Units, channels_apart
+from .units import OUTPUTS, PLAIN_FORWARDS, Units, channels_apart
 
 # Operations on every channel separately: names of modules, functions and methods in lower case without underscores.
 _ZERO_STAYS = {
     *("relu", "relu6", "leakyrelu", "elu", "selu", "celu", "gelu", "silu", "mish", "tanh", "hardtanh", "hardswish"),
-    *(
-        "softsign",
-        "interpolate",
-        "upsample",
-        "identity",
-        "contiguous",
-        "dropout",
-        "dropout1d",
-        "dropout2d",
-        "dropout3d",
-        "alphadropout",
-        "stochasticdepth",
-        "neg",
-        "abs",
-        "clone",
-        "detach",
-    ),
+    *("softsign", "neg", "abs", "interpolate", "upsample", "identity", "contiguous", "clone", "detach"),
+    *("dropout", "dropout1d", "dropout2d", "dropout3d", "alphadropout", "stochasticdepth"),
     *(f"{kind}pool{n}d" for kind in ("max", "avg", "adaptiveavg", "adaptivemax") for n in (1, 2, 3)),
     *(f"{kind}pad{n}d" for kind in ("zero", "reflection", "replication") for n in (1, 2, 3)),
 }
 _ZERO_MOVES = {"sigmoid", "softplus", "hardsigmoid", "logsigmoid"}
-_PLAIN = (nn.Linear.forward, nn.Conv1d.forward, nn.Conv2d.forward, nn.Conv3d.forward)
 
 
 @dataclass(frozen=True)
@@ -125,7 +109,7 @@ class Walk:
                 return self._keep(node, f"{name} ({type(module).__name__}) is used more than once")
             if isinstance(module, _BatchNorm):
                 return self._normalise(node, name, signal, module)
-            if type(module).forward not in _PLAIN or isinstance(module, _ConvTransposeNd):
+            if type(module).forward not in PLAIN_FORWARDS or isinstance(module, _ConvTransposeNd):
                 return self._keep(node, f"{name} ({type(module).__name__}) has a custom forward")
             return self._map(node, name, signal, module)
         if isinstance(module, nn.Flatten) and (module.start_dim, module.end_dim) == (1, -1):

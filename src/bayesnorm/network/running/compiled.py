@@ -92,11 +92,11 @@ class CompiledExecutable(Executable):
         self._samples: _Samples | None = None  # the latest samples
         return private_copy(self._frozen)
 
-    def _run(
-        self, states: State, x: Tensor, take: Take, vectorize: bool, chunk: int | None, block_bytes: int | None
-    ) -> None:
+    def _run(self, states: State, x: Tensor, take: Take, **options: Any) -> None:
+        limits = options.get("chunk"), options.get("block_bytes")
+        unlimited = options.get("vectorize", True) and limits == (None, None)
         samples = self._prepared(states)
-        if samples is not None and vectorize and chunk is None and block_bytes is None:
+        if samples is not None and unlimited:
             count, kind = len(samples.scale), kind_of(states, x)
             needed = count * len(x) * self._planner.sizes(kind, states, x).bytes_per_row
             budget = max(default_block_bytes(x.device, needed), GRAPH_BYTES)
@@ -109,7 +109,7 @@ class CompiledExecutable(Executable):
                     outputs = self._replay(graph, samples.some(first, size), x)
                     take(slice(0, len(x)), slice(start, first + size), outputs[start - first :])
                 return
-        super()._run(states, x, take, vectorize, chunk, block_bytes)
+        super()._run(states, x, take, **options)
 
     def _graph(self, samples: _Samples, x: Tensor) -> Graph | None:
         """Return the graph for inputs like `x` and this many samples, or None if there is none."""
@@ -133,7 +133,7 @@ class CompiledExecutable(Executable):
     def _checked(self, samples: _Samples, x: Tensor) -> Graph | None:
         """Return a graph for inputs like `x` that gives the same numbers as uncompiled, or None if there is none."""
         plain = Outputs(samples.states, x)
-        super()._run(samples.states, x, plain, True, None, None)
+        super()._run(samples.states, x, plain)
         expected = plain.all
         try:
             graph = self._compile(samples.names)
@@ -189,17 +189,12 @@ class CompiledExecutable(Executable):
     def _prepared(self, states: State) -> _Samples | None:
         """Return the maps of all layers side by side, cached while the samples are the same; None if there are none."""
         if self._samples is None or self._samples.states is not states:
-            names = tuple(dict.fromkeys(name.rpartition(".")[0] for name in states))
-            if any(name not in self._network.batchnorm.plain for name in names):
+            maps, rest = self._network.batchnorm.maps(states)
+            if rest:
                 return None
-            maps = [
-                self._network.batchnorm.map_of(
-                    name, states.get(f"{name}.running_mean"), states.get(f"{name}.running_var")
-                )
-                for name in names
-            ]
-            scale, shift = (torch.cat(parts, dim=-1).to(self._compute_dtype) for parts in zip(*maps, strict=True))
-            self._samples = _Samples(states, names, scale, shift)
+            parts = zip(*maps.values(), strict=True)
+            scale, shift = (torch.cat(part, dim=-1).to(self._compute_dtype) for part in parts)
+            self._samples = _Samples(states, tuple(maps), scale, shift)
         return self._samples
 
     @contextlib.contextmanager

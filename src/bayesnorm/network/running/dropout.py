@@ -105,11 +105,9 @@ class DropoutExecutable(Executable):
         drawn = {name: self.rates[name] for name in self.drawn_layers}
         return network, seed_dropout(network, drawn, self.consistent, self._axes, device_of(self.model))
 
-    def _run(
-        self, states: State, x: Tensor, take: Take, vectorize: bool, chunk: int | None, block_bytes: int | None
-    ) -> None:
+    def _run(self, states: State, x: Tensor, take: Take, **options: Any) -> None:
         self.look(x)
-        super()._run(states, x, take, vectorize, chunk, block_bytes)
+        super()._run(states, x, take, **options)
 
     def _note_first_row(self, start: int) -> None:
         for layer in self._layers.values():

@@ -13,7 +13,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any
+from typing import Any, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -30,7 +30,6 @@ from ..calling import (
 )
 from ..copying import Original, device_of, dtype_of, private_copy, require_initialised, unwrap
 from ..layers import require_python
-from ..locks import fork_generation
 from .affine import State
 from .derivable import derivative_errors_explained, require_derivable
 from .plan import Call, Kind, Planner, Way, default_block_bytes, kind_of, layers_of
@@ -38,6 +37,20 @@ from .private_network import PrivateNetwork
 
 Take = Callable[[slice, slice, Tensor], None]
 """A function of examples, samples and their outputs; see `Executable.each`."""
+
+
+class RunOptions(TypedDict, total=False):
+    """How many samples and examples run at once.
+
+    Args:
+        vectorize: Whether many samples may run at once; False uses the plain loop over samples.
+        chunk: Number of samples in a vectorised forward pass; None chooses by `block_bytes`.
+        block_bytes: Memory limit for the largest activation of a forward pass; None chooses by device.
+    """
+
+    vectorize: bool
+    chunk: int | None
+    block_bytes: int | None
 
 
 class Outputs:
@@ -85,7 +98,6 @@ class Executable:
         self._independent_rows: dict[Kind, bool] = {}  # by kind of input, whether examples may be split
         self._device, self._dtype = device_of(self.model), dtype_of(self.model)
         self._original = Original(self.model)  # detects when the user moves the network or replaces parts of it
-        self._fork_generation = fork_generation()
 
     def _private(self) -> nn.Module:
         """Return the copy of the network that is run; it shares its tensors with the user's network."""
@@ -93,7 +105,7 @@ class Executable:
 
     def _refresh(self) -> None:
         """Build again if the network was moved or had modules replaced, or if a fork happened during a forward pass."""
-        if self._original.changed() or self._fork_generation != fork_generation():
+        if self._original.changed():
             self._build()
 
     def __getstate__(self) -> dict[str, Any]:
@@ -146,42 +158,23 @@ class Executable:
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def run(
-        self,
-        states: State,
-        x: Any,
-        *,
-        vectorize: bool = True,
-        chunk: int | None = None,
-        block_bytes: int | None = None,
-    ) -> Tensor:
+    def run(self, states: State, x: Any, **options: Unpack[RunOptions]) -> Tensor:
         """Return outputs under n states, (n, batch, *out).
 
         Args:
             states: Overrides, each with a leading axis of n.
             x: Inputs, (batch, ...).
-            vectorize: Whether many samples may run at once; False uses the plain loop over samples.
-            chunk: Number of samples in a vectorised forward pass; None chooses by `block_bytes`.
-            block_bytes: Memory limit for the largest activation of a forward pass; None chooses by device.
+            options: See `RunOptions`.
         """
         x = self.input(x)
         outputs = Outputs(states, x)
         with self._isolated(x, overridden=states):
-            self._run(self._network.fitting(states), x, outputs, vectorize, chunk, block_bytes)
+            self._run(self._network.fitting(states), x, outputs, **options)
         return outputs.all
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def each(
-        self,
-        states: State | None,
-        x: Any,
-        take: Take,
-        *,
-        vectorize: bool = True,
-        chunk: int | None = None,
-        block_bytes: int | None = None,
-    ) -> None:
+    def each(self, states: State | None, x: Any, take: Take, **options: Unpack[RunOptions]) -> None:
         """Pass outputs under n states to a function block by block, without storing them.
 
         Args:
@@ -189,16 +182,17 @@ class Executable:
             x: Inputs, (batch, ...).
             take: Function of a slice of examples, a slice of states and their outputs, (states, examples, *out), which
                 may be overwritten when it returns. All states of a block of examples come one after the other.
-            vectorize, chunk, block_bytes: As in `run`.
+            options: See `RunOptions`.
         """
         x = self.input(x)
         with self._isolated(x, overridden=states or {}):
             if states is not None:
-                self._run(self._network.fitting(states), x, take, vectorize, chunk, block_bytes)
+                self._run(self._network.fitting(states), x, take, **options)
                 return
             kind = kind_of({}, x)
             needed = len(x) * self._planner.sizes(kind, {}, x).bytes_per_row
-            for rows in self._row_blocks(kind, {}, x, block_bytes or default_block_bytes(x.device, needed)):
+            budget = options.get("block_bytes") or default_block_bytes(x.device, needed)
+            for rows in self._row_blocks(kind, {}, x, budget):
                 take(rows, slice(0, 1), call_network(self._network.reference, x[rows], "x").detach()[None])
 
     def derivable(self, state: State, x: Tensor) -> Tensor:
@@ -239,7 +233,14 @@ class Executable:
             raise
 
     def _run(
-        self, states: State, x: Tensor, take: Take, vectorize: bool, chunk: int | None, block_bytes: int | None
+        self,
+        states: State,
+        x: Tensor,
+        take: Take,
+        *,
+        vectorize: bool = True,
+        chunk: int | None = None,
+        block_bytes: int | None = None,
     ) -> None:
         """Do what `each` does, with states and inputs in the network's dtypes."""
         kind, count = kind_of(states, x), len(next(iter(states.values())))
