@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from functools import partial
 
 import numpy as np
 import pytest
@@ -146,24 +147,21 @@ def test_normalised_scores_know_no_units(seed, factor, shift):
 
 def test_bad_arguments(make_regression, make_gaussian):
     predictive, y = make_regression(shape=(6, 2))
-    for variance in (-1.0, math.nan, torch.tensor([1.0, -2.0])):
-        with pytest.raises(InputError, match=r"variance must be finite and not negative, got"):
-            metrics.constant_uncertainty(predictive, variance)
-    with pytest.raises(InputError, match=r"variance has shape \(3,\), but the predictions have shape \(6, 2\)"):
-        metrics.normalised_crps(predictive, y, torch.ones(3))
-    with pytest.raises(InputError, match=r"mean must hold at least one prediction, all finite, got shape \(0,\)"):
-        metrics.constant_variance(torch.zeros(0), [])
-    with pytest.raises(InputError, match=r"y has shape \(2,\)"):
-        metrics.constant_variance(torch.zeros(3), [1.0, 2.0])
-    with pytest.raises(InputError, match=r"^y .*\b1 .*NaN"):
-        metrics.constant_variance(torch.zeros(2), [1.0, math.nan])
-    with pytest.raises(InputError, match=r"error has 1 NaN"):
-        metrics.optimal_crps([math.nan, 1.0])
-    with pytest.raises(InputError, match=r"floor must be a small positive variance .*, got 0"):
-        metrics.optimal_pll([1.0], floor=0)
     equal = make_gaussian(torch.zeros(2), 1.0)
-    with pytest.raises(InputError, match=r"already scores the optimum"):
-        metrics.normalised_crps(equal, [1.0, -1.0], 1 / math.log(2))
+    for score, arguments, match in (
+        (metrics.constant_uncertainty, (predictive, -1.0), "variance must be finite and not negative, got"),
+        (metrics.constant_uncertainty, (predictive, [1, math.nan]), "variance must be finite and not negative, got"),
+        (metrics.constant_uncertainty, (predictive, "4"), "variance must be .* array of numbers, got str"),
+        (metrics.normalised_crps, (predictive, y, torch.ones(3)), r"variance has shape \(3,\), but .* \(6, 2\)"),
+        (metrics.constant_variance, (torch.zeros(0), []), r"mean must hold at least one .*, got shape \(0,\)"),
+        (metrics.constant_variance, (torch.zeros(3), [1.0, 2.0]), r"y has shape \(2,\)"),
+        (metrics.constant_variance, (torch.zeros(2), [1.0, math.nan]), r"^y .*\b1 .*NaN"),
+        (metrics.optimal_crps, ([math.nan, 1.0],), "error has 1 NaN"),
+        (partial(metrics.optimal_pll, floor=0), ([1.0],), "floor must be a small positive variance .*, got 0"),
+        (metrics.normalised_crps, (equal, [1.0, -1.0], 1 / math.log(2)), "already scores the optimum"),
+    ):
+        with pytest.raises(InputError, match=match):
+            score(*arguments)
 
 
 def test_half_precision_keeps_its_floor_and_the_targets_digits():
@@ -178,5 +176,3 @@ def test_a_constant_variance_in_any_container(make_regression):
     expected = torch.tensor([2.0, 1.0], dtype=torch.float64).expand(5, 2)
     for variance in (np.array([1.0, 4.0])[::-1], [4.0, 1.0]):
         torch.testing.assert_close(metrics.constant_uncertainty(predictive, variance).std, expected)
-    with pytest.raises(InputError, match=r"variance must be .* array of numbers, got str"):
-        metrics.constant_uncertainty(predictive, "4")

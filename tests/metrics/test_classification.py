@@ -140,22 +140,19 @@ def test_what_the_likelihood_leaves_out_is_left_out(make_classification):
 @pytest.mark.parametrize("score", SCORES)
 def test_bad_targets_and_predictives(make_classification, make_regression, score):
     predictive, y = make_classification(batch=5)
-    with pytest.raises(InputError, match=r"y has .* 0 to 4.* 0 to 3"):
-        score(predictive, [0, 1, 2, 3, 4])
-    with pytest.raises(InputError, match=r"y has .* -1 to"):
-        score(predictive, [0, 1, 2, 3, -1])
-    with pytest.raises(InputError, match=r"y has shape \(4,\)"):
-        score(predictive, y[:4])
-    with pytest.raises(InputError, match=r"y.* \(5,\) and torch.float"):
-        score(predictive, [0.5, 1.0, math.nan, 1.0, 1.0])
+    for given, labels, match in (
+        (predictive, [0, 1, 2, 3, 4], "y has .* 0 to 4.* 0 to 3"),
+        (predictive, [0, 1, 2, 3, -1], "y has .* -1 to"),
+        (predictive, y[:4], r"y has shape \(4,\)"),
+        (predictive, [0.5, 1.0, math.nan, 1.0, 1.0], r"y.* \(5,\) and torch.float"),
+        (make_regression()[0], y, "predictive must be a ClassificationPredictive.* got a RegressionPredictive"),
+        (ClassificationPredictive(predictive.log_probs * math.nan), y, "has NaN probabilities"),
+        (ClassificationPredictive(torch.zeros(2, 0, 3)), [], "predictive is empty"),
+    ):
+        with pytest.raises(InputError, match=match):
+            score(given, labels)
     with pytest.raises(InputError, match=r"all 5 labels are ignore_index=11"):
         score(predictive, [11] * 5, ignore_index=11)
-    with pytest.raises(InputError, match=r"predictive must be a ClassificationPredictive.* got a RegressionPredictive"):
-        score(make_regression()[0], y)
-    with pytest.raises(InputError, match=r"has NaN probabilities"):
-        score(ClassificationPredictive(predictive.log_probs * math.nan), y)
-    with pytest.raises(InputError, match=r"predictive is empty"):
-        score(ClassificationPredictive(torch.zeros(2, 0, 3)), [])
 
 
 def test_calibration_of_flat_points_is_that_of_the_predictive():

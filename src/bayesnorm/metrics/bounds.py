@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import RegressionPredictive, at_least_single, like_mean
 from .checks import check_floor, check_regression, observed_targets, real_tensor, wide
-from .points import MEMORY, mean_over_points
+from .points import mean_over_points
 from .proper_scores import VARIANCE_FLOOR, crps, gaussian_log_prob, pll
 
 # CRPS of the best Gaussian whose mean is at distance 1 from the target, 0.594904.
@@ -39,8 +39,7 @@ def constant_variance(mean: Any, y: Any, *, per_output: bool = False, floor: flo
         floor: The smallest variance returned. The minimum is at 0 if at least 71 % of the errors are exactly 0.
     """
     check_floor(floor)
-    means = real_tensor("mean", mean)
-    means = at_least_single(means) if means.is_floating_point() else means.to(torch.get_default_dtype())
+    means = at_least_single(_floats("mean", mean))
     if means.numel() == 0 or means.dim() == 0 or not bool(torch.isfinite(means).all()):
         raise InputError(f"mean must hold at least one prediction, all finite, got shape {tuple(means.shape)}.")
     square = wide(like_mean(y, means).detach() - means.detach()).square()
@@ -104,12 +103,7 @@ def optimal_pll(error: Any, *, floor: float = VARIANCE_FLOOR) -> Tensor:
 
 
 def normalised_crps(
-    predictive: RegressionPredictive,
-    y: Any,
-    constant_variance: float | Tensor,
-    *,
-    form: str = "gaussian",
-    memory: int = MEMORY,
+    predictive: RegressionPredictive, y: Any, constant_variance: float | Tensor, *, form: str = "gaussian"
 ) -> Tensor:
     """Return 100 (CRPS - CRPS_constant) / (CRPS_optimal - CRPS_constant), every CRPS a mean over the test set.
 
@@ -121,12 +115,11 @@ def normalised_crps(
         y: Test targets.
         constant_variance: The result of `constant_variance` on validation data; (networks, 1, 1) for one per network.
         form: "gaussian" or "mixture", as in `crps`.
-        memory: Bytes that the mixture form may use, as in `crps`.
     """
     target, seen = observed_targets(predictive, y)
     constant = crps(constant_uncertainty(predictive, constant_variance), y)
     optimum = mean_over_points(optimal_crps(target - predictive.mean), seen)
-    return _percent(crps(predictive, y, form=form, memory=memory), constant, optimum)
+    return _percent(crps(predictive, y, form=form), constant, optimum)
 
 
 def normalised_pll(
@@ -136,7 +129,6 @@ def normalised_pll(
     *,
     form: str = "mixture",
     floor: float = VARIANCE_FLOOR,
-    memory: int = MEMORY,
 ) -> Tensor:
     """Return 100 (PLL - PLL_constant) / (PLL_optimal - PLL_constant), every PLL a mean over the test set.
 
@@ -147,7 +139,7 @@ def normalised_pll(
     target, seen = observed_targets(predictive, y)
     constant = pll(constant_uncertainty(predictive, constant_variance), y, form="gaussian", floor=floor)
     optimum = mean_over_points(optimal_pll(target - predictive.mean, floor=floor), seen)
-    return _percent(pll(predictive, y, form=form, floor=floor, memory=memory), constant, optimum)
+    return _percent(pll(predictive, y, form=form, floor=floor), constant, optimum)
 
 
 def _percent(score: Tensor, constant: Tensor, optimal: Tensor) -> Tensor:
@@ -161,9 +153,14 @@ def _percent(score: Tensor, constant: Tensor, optimal: Tensor) -> Tensor:
     return 100 * (score - constant) / room
 
 
+def _floats(name: str, values: Any) -> Tensor:
+    """Return real numbers as a tensor of floats."""
+    tensor = real_tensor(name, values)
+    return tensor if tensor.is_floating_point() else tensor.to(torch.get_default_dtype())
+
+
 def _errors(error: Any) -> Tensor:
-    values = real_tensor("error", error)
-    values = values if values.is_floating_point() else values.to(torch.get_default_dtype())
+    values = _floats("error", error)
     if not bool(torch.isfinite(values).all()):
         raise InputError(f"error has {int((~torch.isfinite(values)).sum())} NaN or infinite values. Remove them.")
     return values

@@ -10,7 +10,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import RegressionPredictive
 
-# Bytes that a score over all samples may use in addition to its arguments.
+# Bytes that a score over all samples may use in addition to its arguments, unless one point needs more.
 MEMORY = 2**30
 
 # Numbers in one array of a block on a CPU: small enough for the cache.
@@ -21,7 +21,7 @@ ARRAYS = 8
 
 
 def map_points(
-    score: Callable[[Tensor, Tensor, Tensor], Tensor], predictive: RegressionPredictive, y: Tensor, memory: int
+    score: Callable[[Tensor, Tensor, Tensor], Tensor], predictive: RegressionPredictive, y: Tensor
 ) -> Tensor:
     """Return `score(loc, scale, y)` of all points, in the shape of `y`.
 
@@ -30,12 +30,14 @@ def map_points(
             (points,) that returns (points,). It must treat every point independently.
         predictive: The mixture, `loc` of shape (n, *y.shape).
         y: The targets.
-        memory: The largest number of bytes to use.
     """
     loc, scale = predictive.loc, predictive.scale
     if scale.stride(0) == 0:
         scale = scale[:1]
-    points = points_per_block(loc, memory)
+    points = MEMORY // (ARRAYS * len(loc) * loc.element_size())  # per block
+    if loc.device.type == "cpu":
+        points = min(points, CACHED_NUMBERS // len(loc))
+    points = max(1, points)
     rows = max(1, points // max(1, y[0].numel()))
     scores = []
     for start in range(0, len(y), rows):
@@ -60,17 +62,3 @@ def mean_over_points(points: Tensor, seen: Tensor | None) -> Tensor:
     if not bool(count > 0):
         raise InputError("y has no target to score: all are missing.")
     return torch.where(seen, points, 0).sum() / count
-
-
-def points_per_block(loc: Tensor, memory: int) -> int:
-    """Return the number of points whose samples fit into one block."""
-    bytes_per_point = ARRAYS * len(loc) * loc.element_size()
-    if memory < bytes_per_point:
-        raise InputError(
-            f"memory must be at least {bytes_per_point} bytes, which one point with {len(loc)} samples needs, "
-            f"got {memory}."
-        )
-    points = memory // bytes_per_point
-    if loc.device.type == "cpu":
-        points = min(points, max(1, CACHED_NUMBERS // len(loc)))
-    return points

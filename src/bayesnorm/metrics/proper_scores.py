@@ -11,10 +11,10 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import NoiseFamily, RegressionPredictive, gaussian_crps, mixture_log, weighted_mean, zero_if_missing
 from .checks import check_floor, check_form, finite_std, observed_targets
-from .points import MEMORY, map_points, mean_over_points
+from .points import map_points, mean_over_points
 
 
-def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY) -> Tensor:
+def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian") -> Tensor:
     """Return the mean over points of CRPS(F, y) = integral of (F(u) - 1[u >= y])^2 du, F the predictive distribution.
 
     It is in the target's units; lower is better. It equals |y - mean| where the variance is 0, so it needs no floor.
@@ -24,13 +24,12 @@ def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", me
         y: One target per prediction, in the target's units.
         form: "gaussian" (the MCBN paper's form) uses the normal distribution with the mixture's mean and variance;
             "mixture" uses the mixture itself, which costs n (n + 1) / 2 times more for n samples.
-        memory: Bytes that the mixture form may use in addition to its arguments.
     """
     _, seen = observed_targets(predictive, y)
-    return mean_over_points(crps_points(predictive, y, form=form, memory=memory), seen)
+    return mean_over_points(crps_points(predictive, y, form=form), seen)
 
 
-def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian", memory: int = MEMORY) -> Tensor:
+def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian") -> Tensor:
     """Return the CRPS of every target, in the shape of the predictive mean; `crps` is their mean.
 
     The mixture's closed form is that of Grimit et al. (2006), here for any noise whose distances are known:
@@ -53,7 +52,7 @@ def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussi
         to_target = weighted_mean(noise.distance(y - loc, scale), weights)
         return (to_target - _half_spread(loc, scale, weights, noise)).clamp_min(0)
 
-    return zero_if_missing(map_points(score, predictive, target, memory), seen)
+    return zero_if_missing(map_points(score, predictive, target), seen)
 
 
 def _half_spread(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily) -> Tensor:
@@ -76,14 +75,7 @@ def _half_spread(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily
 VARIANCE_FLOOR = 1e-12
 
 
-def pll(
-    predictive: RegressionPredictive,
-    y: Any,
-    *,
-    form: str = "mixture",
-    floor: float = VARIANCE_FLOOR,
-    memory: int = MEMORY,
-) -> Tensor:
+def pll(predictive: RegressionPredictive, y: Any, *, form: str = "mixture", floor: float = VARIANCE_FLOOR) -> Tensor:
     """Return the predictive log likelihood, the mean over points of log p(y | x).
 
     It is in nats per target; higher is better. It falls by ln c when targets are multiplied by c.
@@ -95,10 +87,9 @@ def pll(
             distribution with the mixture's mean and variance. The two differ where the samples disagree.
         floor: Smallest variance, in squared target units, of the matched Gaussian or of every sample. Smaller noise
             scales are raised to sqrt(floor).
-        memory: Bytes that the mixture form may use in addition to its arguments.
     """
     _, seen = observed_targets(predictive, y)
-    return mean_over_points(pll_points(predictive, y, form=form, floor=floor, memory=memory), seen)
+    return mean_over_points(pll_points(predictive, y, form=form, floor=floor), seen)
 
 
 def gaussian_pll(predictive: RegressionPredictive, y: Any, *, floor: float = VARIANCE_FLOOR) -> Tensor:
@@ -110,12 +101,7 @@ def gaussian_pll(predictive: RegressionPredictive, y: Any, *, floor: float = VAR
 
 
 def pll_points(
-    predictive: RegressionPredictive,
-    y: Any,
-    *,
-    form: str = "mixture",
-    floor: float = VARIANCE_FLOOR,
-    memory: int = MEMORY,
+    predictive: RegressionPredictive, y: Any, *, form: str = "mixture", floor: float = VARIANCE_FLOOR
 ) -> Tensor:
     """Return the log likelihood of every target, in the shape of the predictive mean; `pll` is their mean."""
     check_form(form)
@@ -129,7 +115,7 @@ def pll_points(
         scale = scale.clamp_min(math.sqrt(floor))
         return mixture_log(predictive.noise.log_prob((y - loc) / scale) - scale.log(), predictive.weights)
 
-    return zero_if_missing(map_points(score, predictive, target, memory), seen)
+    return zero_if_missing(map_points(score, predictive, target), seen)
 
 
 def gaussian_log_prob(error: Tensor, std: Tensor) -> Tensor:

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import RegressionPredictive, require_level, weighted_mean
 from .checks import check_regression, finite_std, number_vector, observed_targets
-from .points import MEMORY, map_points, mean_over_points
+from .points import map_points, mean_over_points
 
 # The quantiles that `quantile_calibration_error` uses: 1 % to 99 %.
 LEVELS = tuple(percent / 100 for percent in range(1, 100))
@@ -34,7 +34,7 @@ def mae(predictive: RegressionPredictive, y: Any) -> Tensor:
     return mean_over_points((target - predictive.mean).abs(), seen)
 
 
-def pit(predictive: RegressionPredictive, y: Any, *, memory: int = MEMORY) -> Tensor:
+def pit(predictive: RegressionPredictive, y: Any) -> Tensor:
     """Return the probability integral transform F(y) of every target, in the shape of the predictive mean.
 
     It is uniform between 0 and 1 if the predictive is calibrated. For a sample without noise, F is 0 below its value,
@@ -46,7 +46,7 @@ def pit(predictive: RegressionPredictive, y: Any, *, memory: int = MEMORY) -> Te
         z = (y - loc) / scale.clamp_min(torch.finfo(scale.dtype).tiny)
         return weighted_mean(predictive.noise.cdf(z), predictive.weights)
 
-    return map_points(score, predictive, target, memory)
+    return map_points(score, predictive, target)
 
 
 def coverage(predictive: RegressionPredictive, y: Any, level: float = 0.9) -> Tensor:
@@ -76,7 +76,7 @@ def width(predictive: RegressionPredictive, level: float = 0.9) -> Tensor:
         low, high = RegressionPredictive(loc, floored, predictive.weights, predictive.noise).interval(level)
         return high - low
 
-    return map_points(score, predictive, predictive.mean, MEMORY).mean()
+    return map_points(score, predictive, predictive.mean).mean()
 
 
 def sharpness(predictive: RegressionPredictive) -> Tensor:

@@ -11,7 +11,7 @@ import scipy
 import torch
 from torch import nn
 
-from ..arguments import as_number
+from ..arguments import require_number
 from ..errors import BayesNormError, BayesNormWarning
 from ..network import own_copy
 from ..posterior import (
@@ -44,11 +44,10 @@ def adapt(posterior: Posterior, x: Any, *, strength: float | None = None) -> Any
         x: New inputs, (n, ...), like those to be predicted; n is at least 1.
         strength: Share of the observed shift to apply at every layer, from 0 to 1. [default: estimated per layer]
     """
-    share = None if strength is None else as_number(strength)
-    if strength is not None and (share is None or not 0 <= share <= 1):
-        raise BayesNormError(f"strength must be a number from 0 to 1, or None, got {strength!r}.")
+    if strength is not None:
+        strength = require_number("strength", strength, least=0, most=1, requirement="a number from 0 to 1, or None")
     over_statistics(posterior)  # raises an error if the posterior cannot be adapted
-    return _adapted(posterior, x, share)
+    return _adapted(posterior, x, strength)
 
 
 def adapted_network(posterior: Posterior) -> nn.Module:

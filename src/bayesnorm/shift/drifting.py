@@ -5,11 +5,9 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass
-from functools import cached_property
 from typing import Any
 
 import numpy as np
-import scipy
 import torch
 
 from ..errors import NotComparableError
@@ -44,24 +42,12 @@ class LayerDrift:
         mean_shift: The shift of the channel means in standard deviations of the channels in training: the root mean
             square over channels, minus the part expected by chance.
         spread_ratio: The channels' standard deviation divided by that in training, geometric mean over channels.
-        channel_distances: Squared standardised deviations of every channel's mean and log-variance, (2, C); NaN where
-            training batches do not vary.
-        batches: The number of training batches used to standardise them.
     """
 
     name: str
     p_value: float
     mean_shift: float
     spread_ratio: float
-    channel_distances: np.ndarray
-    batches: int
-
-    @cached_property
-    def channel_p_values(self) -> np.ndarray:
-        """The p-value of every channel, (C,). They are not adjusted: of many channels, some are small by chance."""
-        tails = 2 * scipy.special.stdtr(self.batches - 1, -np.sqrt(self.channel_distances))
-        p_values: np.ndarray = np.minimum(1, 2 * np.nan_to_num(tails, nan=1.0).min(0))
-        return p_values
 
 
 @dataclass(frozen=True, eq=False)
@@ -160,18 +146,10 @@ def _layers(comparison: Comparison, tails: np.ndarray) -> tuple[LayerDrift, ...]
     spread = batches.centers[-1].double().chunk(2)[1].exp().sqrt()
     mean_shift, log_shift = comparison.shift.chunk(2)
     beyond = (mean_shift.square() - comparison.noise.chunk(2)[0]) / spread.square()
-    channels = (
-        torch.where(batches.parts.spread(comparison.varies), comparison.standardised, torch.nan).numpy().reshape(2, -1)
-    )
     tails_or_one = np.where(np.isnan(tails[:-1]), 1.0, tails[:-1])
     together = np.minimum(1, 2 * np.minimum(tails_or_one[:count], tails_or_one[count:]))
     means = batches.parts.means(torch.cat([beyond, log_shift]))
     shifts = means[:count].clamp_min(0).sqrt().tolist()
     ratios = torch.where(comparison.varies[count:], (0.5 * means[count:]).exp(), 1.0).tolist()
-    ends = np.cumsum([layer.channels for layer in batches.layers])[:-1]
-    return tuple(
-        LayerDrift(layer.name, p_value, shift, ratio, layer_channels, batches.counts[-1])
-        for layer, p_value, shift, ratio, layer_channels in zip(
-            batches.layers, together.tolist(), shifts, ratios, np.split(channels, ends, axis=1), strict=True
-        )
-    )
+    names = [layer.name for layer in batches.layers]
+    return tuple(map(LayerDrift, names, together.tolist(), shifts, ratios))

@@ -19,8 +19,8 @@ import numpy as np
 import torch
 
 from .. import files
-from ..arguments import as_number, require_seed
-from ..errors import BayesNormError, FileFormatError
+from ..arguments import require_number, require_seed
+from ..errors import FileFormatError
 from ..posterior import Posterior
 from ..schema import LARGEST_WHOLE, Array, number, one_of, optional, record, refuse, require_tensors, whole
 from .comparison import over_statistics, require_batches
@@ -72,10 +72,8 @@ class DriftMonitor:
     """
 
     def __init__(self, posterior: Posterior, level: float = 0.05, seed: int = 0) -> None:
-        rate = as_number(level)
-        if rate is None or not 0 < rate < 1:
-            raise BayesNormError(f"level must be a number between 0 and 1, got {level!r}.")
-        self.posterior, self.level, self.seed = posterior, rate, require_seed(seed)
+        self.level = require_number("level", level, above=0, below=1, requirement="a number between 0 and 1")
+        self.posterior, self.seed = posterior, require_seed(seed)
         self.batches, self.rows = 0, 0
         self.alarm: int | None = None
         """The number of the batch that raised the alarm, counted from 1; None while there is no alarm."""
