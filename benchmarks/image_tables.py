@@ -64,12 +64,12 @@ def verdict(words: str) -> str:
 
 def teye_table2() -> str:
     """Return table 2 of the MCBN paper beside our numbers, and the other methods on the same networks."""
-    found = read("teye_table2_paper.json")
-    if found is None:
+    results = read("teye_table2_paper.json")
+    if results is None:
         return ""
     parts = []
-    for network in found["networks"]:
-        made_on = hardware(network.get("machine", found["machine"]))
+    for network in results["networks"]:
+        made_on = hardware(network.get("machine", results["machine"]))
         where = f"{network['network']}, {network['images']:,} test images ({made_on})"
         tables = table2.tables(network)
         titles = {
@@ -88,11 +88,11 @@ def teye_table2() -> str:
 
 def teye_table2_methods() -> str:
     """Return all methods on the network with given weights and 2,000 images, other libraries included."""
-    found = read("teye_table2.json")
-    if found is None:
+    results = read("teye_table2.json")
+    if results is None:
         return ""
-    (network,) = found["networks"]
-    where = f"{network['network']}, {network['images']:,} test images ({hardware(found['machine'])}):"
+    (network,) = results["networks"]
+    where = f"{network['network']}, {network['images']:,} test images ({hardware(results['machine'])}):"
     return f"{where}\n\n" + table(list(table2.HEADS["rows"]), table2.tables(network)["rows"])
 
 
@@ -100,11 +100,11 @@ def atanov_table1() -> str:
     """Return table 1 of the stochastic batch norm paper beside our numbers."""
     parts = []
     for network in ("lenet5", "vgg11", "resnet18"):
-        found = read(f"atanov_table1_{network}.json")
-        if found is None:
+        results = read(f"atanov_table1_{network}.json")
+        if results is None:
             continue
-        settings = found["settings"][network]
-        cells = {(cell["method"], cell["score"]): cell for cell in found["cells"]}
+        settings = results["settings"][network]
+        cells = {(cell["method"], cell["score"]): cell for cell in results["cells"]}
         rows = []
         for method, scores in settings["methods"].items():
             row = [method]
@@ -129,7 +129,7 @@ def atanov_table1() -> str:
             f"**{NETWORKS[network]} on {DATA_SETS[data['data']]}**, {settings['training images']:,} training images, "
             f"out-of-distribution images: {outside}; {settings['members']} networks, {settings['recipe']['epochs']} "
             f"epochs, batch size {settings['batch_size']}, {settings['samples']} samples "
-            f"({hardware(found['machine'])}):",
+            f"({hardware(results['machine'])}):",
             table(head, rows),
         ]
     return "\n\n".join(parts)
@@ -137,8 +137,8 @@ def atanov_table1() -> str:
 
 def uncertainty_and_data() -> str:
     """Return both parts of the uncertainty by number of training images, and on other data sets."""
-    found = read("uncertainty_and_data.json")
-    if found is None:
+    results = read("uncertainty_and_data.json")
+    if results is None:
         return ""
     rows = [
         [
@@ -149,17 +149,19 @@ def uncertainty_and_data() -> str:
             *(f"{row['inside'][part][0]:.3f}" for part in ("mutual information", "expected entropy")),
             *(f"{kind['entropy'][score]:.3f}" for kind in row["outside"].values() for score in ("auroc", "fpr95")),
         ]
-        for row in found["rows"]
+        for row in results["rows"]
     ]
     others = [
-        f"{DATA_SETS[kind]}: {score} of entropy" for kind in found["rows"][0]["outside"] for score in ("AUROC", "FPR95")
+        f"{DATA_SETS[kind]}: {score} of entropy"
+        for kind in results["rows"][0]["outside"]
+        for score in ("AUROC", "FPR95")
     ]
     head = ["method", "training images", "accuracy", "NLL", "mutual information", "expected entropy", *others]
-    claims = [[claim["claim"], claim["seen"], claim["verdict"]] for claim in found["claims"]]
+    claims = [[claim["claim"], claim["seen"], claim["verdict"]] for claim in results["claims"]]
     text = "\n\n".join(
         [
-            f"{NETWORKS[found['preset']['network']]}, {found['samples']} samples with batch size "
-            f"{found['batch_size']}, ensembles of {found['preset']['members']} ({hardware(found['machine'])}):",
+            f"{NETWORKS[results['preset']['network']]}, {results['samples']} samples with batch size "
+            f"{results['batch_size']}, ensembles of {results['preset']['members']} ({hardware(results['machine'])}):",
             table(head, rows),
             table(["claim", "measured", "verdict"], claims),
         ]
@@ -172,42 +174,42 @@ def uncertainty_and_data() -> str:
 def teye_figure2() -> str:
     """Return the scores of uncertainty about pixels by method, and the claims about it."""
 
-    def head(found: dict[str, Any]) -> str:
-        ious = ", ".join(f"{network['mean IoU']:.3f}" for network in found["networks"])
-        return f"SegNet, {found['preset']['samples']} samples; mean IoU of the three networks: {ious}"
+    def head(results: dict[str, Any]) -> str:
+        ious = ", ".join(f"{network['mean IoU']:.3f}" for network in results["networks"])
+        return f"SegNet, {results['preset']['samples']} samples; mean IoU of the three networks: {ious}"
 
-    return _of_pixels("teye_figure2.json", head, lambda found, claims: figure2.text(found["methods"], claims))
+    return _of_pixels("teye_figure2.json", head, lambda results, claims: figure2.text(results["methods"], claims))
 
 
 def kendall_segmentation() -> str:
     """Return the scores of both parts of the uncertainty about pixels, and how they change with data and light."""
 
-    def head(found: dict[str, Any]) -> str:
-        return f"U-Net on up to {found['preset']['frames']} frames, {found['preset']['samples']} samples"
+    def head(results: dict[str, Any]) -> str:
+        return f"U-Net on up to {results['preset']['frames']} frames, {results['preset']['samples']} samples"
 
     return _of_pixels("kendall_segmentation.json", head, kendall.text)
 
 
 def _of_pixels(name: str, head: Callable[..., str], text: Callable[..., str]) -> str:
     """Return the tables of an experiment with pixels, below a line about the networks and the machine."""
-    found = read(name)
-    if found is None:
+    results = read(name)
+    if results is None:
         return ""
-    claims = [figure2_verdicts.Claim(**claim) for claim in found["claims"]]
-    return plain(f"{head(found)} ({hardware(found['machine'])}).\n\n{text(found, claims).strip()}")
+    claims = [figure2_verdicts.Claim(**claim) for claim in results["claims"]]
+    return plain(f"{head(results)} ({hardware(results['machine'])}).\n\n{text(results, claims).strip()}")
 
 
 def mukhoti_figure1() -> str:
     """Return mutual information by batch size, and the claims about it."""
-    found = read("mukhoti_figure1.json")
-    if found is None:
+    results = read("mukhoti_figure1.json")
+    if results is None:
         return ""
     parts = []
     kinds = {
         "retrained": "trained with batch size {}",
         "effective": "trained with batch size 128, effective batch size {}",
     }
-    for panel in found["panels"].values():
+    for panel in results["panels"].values():
         rows = [
             [
                 kinds.get(kind, kind).format(size),
@@ -235,12 +237,12 @@ def mukhoti_figure1() -> str:
         parts += [
             f"**{DATA_SETS[about['data']]}, {NETWORKS[about['network']]}**, {panel['samples']} samples, the first "
             f"{asked['inside']:,} test images and {asked['outside']:,} images of {DATA_SETS[about['outside']]} "
-            f"({hardware(found['machine'])}):",
+            f"({hardware(results['machine'])}):",
             table(head, rows),
             table(["batch sizes", "chosen by the ELBO", "test NLL there", "size of the lowest test NLL", "that NLL"],
                   [_chosen(panel, kind) for kind in panel["bounds"]]),
         ]  # fmt: skip
-    claims = [[plain(claim["claim"]), plain(claim["seen"]), verdict(claim["verdict"])] for claim in found["claims"]]
+    claims = [[plain(claim["claim"]), plain(claim["seen"]), verdict(claim["verdict"])] for claim in results["claims"]]
     for row in claims:
         row[0] = row[0].replace("cifar10", "CIFAR-10").replace("fashion-mnist", "Fashion-MNIST")
         row[0] = re.sub(r"so that .* apart$", "so test images and other images cannot be separated", row[0])
@@ -256,8 +258,8 @@ def _chosen(panel: dict[str, Any], kind: str) -> list[str]:
 
 def prune_channels() -> str:
     """Return the error and the uncertainty of a network by share of its multiply-adds."""
-    found = read("prune_channels.json")
-    if found is None:
+    results = read("prune_channels.json")
+    if results is None:
         return ""
     names = {"none": "not pruned, MCBN", "none, softmax": "not pruned, softmax", "int8, softmax": "int8, softmax"}
     tuned = {"": "no", "labels": "labels", "whole network": "distillation"}
@@ -269,7 +271,7 @@ def prune_channels() -> str:
             f"{100 * row['error']:.1f}",
             *(f"{row[name]:.3f}" for name in ("nll", "auroc of errors", "auroc of svhn")),
         ]
-        for row in found["rows"]
+        for row in results["rows"]
     ]
     head = [
         "criterion",
@@ -282,23 +284,23 @@ def prune_channels() -> str:
         "AUROC of errors",
         "AUROC of SVHN",
     ]
-    images = f"{found['preset']['asked']:,} CIFAR-10 test images and as many SVHN images"
-    return f"ResNet-{found['preset']['depth']}, {images} ({hardware(found['machine'])}):\n\n" + table(head, rows)
+    images = f"{results['preset']['asked']:,} CIFAR-10 test images and as many SVHN images"
+    return f"ResNet-{results['preset']['depth']}, {images} ({hardware(results['machine'])}):\n\n" + table(head, rows)
 
 
 def compression(name: str) -> str:
     """Return sizes and errors of networks trained with sparsity priors, beside the published ones."""
-    found = read(name)
-    if found is None:
+    results = read(name)
+    if results is None:
         return ""
     rows: list[list[object]] = []
-    for network in dict.fromkeys(row["network"] for row in found["rows"]):
+    for network in dict.fromkeys(row["network"] for row in results["rows"]):
         rows += [
             [network, f"{prior}, published", *[""] * 3, f"{error}", f"{pruned}x", f"{packed}x", *[""] * 5]
-            for (own, prior), (error, pruned, packed) in compressing.PUBLISHED.items()
-            if own == network
+            for (name_of_network, prior), (error, pruned, packed) in compressing.PUBLISHED.items()
+            if name_of_network == network
         ]
-        for row in (row for row in found["rows"] if row["network"] == network):
+        for row in (row for row in results["rows"] if row["network"] == network):
             settings = (f"{row[key]:g}" for key in ("kl_weight", "tolerance", "taught"))
             errors = f"{100 * row['error'][0]:.2f} to {100 * row['error'][1]:.2f}"
             ratios = {key: row[key][0] / row[key][1] for key in ("numbers", "bytes", "multiply_adds", "milliseconds")}

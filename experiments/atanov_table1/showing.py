@@ -22,10 +22,10 @@ SHOWN = ("softmax", "SBN", "MCBN", "Dropout, SBN", "DeepEnsemble", "DeepEnsemble
 COLOURS = (style.BLACK, style.ORANGE, style.BLUE, style.GREEN, style.PURPLE, style.VERMILION)
 
 
-def cells(found: dict[str, Any]) -> list[dict[str, Any]]:
+def cells(results: dict[str, Any]) -> list[dict[str, Any]]:
     """Return every measured cell of the paper's table: the paper's number, ours and a verdict."""
     told = []
-    for measured in found.values():
+    for measured in results.values():
         setting = measured["setting"]
         for fact in paper_facts("atanov2018", 1):
             if (fact.dataset, fact.settings["net"]) != (setting["data"], setting["paper_network"]):
@@ -49,10 +49,10 @@ def cells(found: dict[str, Any]) -> list[dict[str, Any]]:
     return told
 
 
-def text(found: dict[str, Any]) -> str:
+def text(results: dict[str, Any]) -> str:
     """Return the table as text."""
-    lines, told = [], cells(found)
-    for measured in found.values():
+    lines, told = [], cells(results)
+    for measured in results.values():
         setting, theirs = measured["setting"], {}
         for cell in told:
             if cell["network"] == setting["network"] and cell["data"] == setting["data"]:
@@ -77,10 +77,10 @@ def _with_error(value: tuple[float, float | None]) -> str:
     return f"{mean:.3f}" if error is None else f"{mean:.3f} ± {error:.3f}"
 
 
-def draw(found: dict[str, Any]) -> Axes:
+def draw(results: dict[str, Any]) -> Axes:
     """Plot the distribution function of the entropy inside and outside; one panel per network."""
-    (axes,) = panels(1, len(found))
-    for ax, measured in zip(axes, found.values(), strict=True):
+    (axes,) = panels(1, len(results))
+    for ax, measured in zip(axes, results.values(), strict=True):
         for method, colour in zip(SHOWN, COLOURS, strict=True):
             for kind, stroke in STROKES.items():
                 quantiles = measured["methods"][method]["entropy quantiles"][kind]

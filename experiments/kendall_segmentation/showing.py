@@ -48,18 +48,18 @@ LOOKS: dict[str, Any] = {
 }
 
 
-def text(found: dict[str, Any], told: Sequence[Claim]) -> str:
+def text(results: dict[str, Any], told: Sequence[Claim]) -> str:
     """Return tables of classes and of the red channel, and the claims, as Markdown."""
     head = ("frames", "uncertainty", "mean IoU", "accuracy", "NLL", "ECE", "epistemic", "aleatoric", "at dusk", "")
     rows = []
-    for case, kinds in found["classes"].items():
+    for case, kinds in results["classes"].items():
         for kind, lights in kinds.items():
-            own, dusk = lights[ANY], lights[AT_DUSK]
-            cells = [f"{own[name]:.3f}" for name in ("mean IoU", "accuracy", "nll", "ece")]
-            cells += [f"{part['doubts'][name]['mean']:.4f}" for part in (own, dusk) for name in NAMES.values()]
+            anywhere, dusk = lights[ANY], lights[AT_DUSK]
+            cells = [f"{anywhere[name]:.3f}" for name in ("mean IoU", "accuracy", "nll", "ece")]
+            cells += [f"{part['doubts'][name]['mean']:.4f}" for part in (anywhere, dusk) for name in NAMES.values()]
             rows.append((case, kind, *cells))
     red, red_head = [], ("frames", "method", "mean error", "epistemic", "aleatoric", "at dusk", "")
-    for case, methods in found["red"].items():
+    for case, methods in results["red"].items():
         for method, lights in methods.items():
             doubts = [f"{lights[light]['parts'][part]['mean']:.4f}" for light in (ANY, AT_DUSK) for part in NAMES]
             red.append((case, method, f"{lights[ANY]['mean absolute error']:.4f}", *doubts))
@@ -71,14 +71,14 @@ def text(found: dict[str, Any], told: Sequence[Claim]) -> str:
     return "\n".join(line for section in sections for line in section.markdown())
 
 
-def draw_classes(found: dict[str, Any]) -> Axes:
+def draw_classes(results: dict[str, Any]) -> Axes:
     """Plot precision against recall, calibration, and both parts of the uncertainty by number of images and light."""
     (precision, calibration), (data, light) = panels(2, 2)
     for kind in KINDS:
-        own = found["classes"][ALL][kind][ANY]
-        kept = [1 - error for error in own["doubts"]["entropy"]["error of kept"]]
-        precision.plot(KEPT, kept, label=kind, lw=2, **LOOKS[kind])
-        curve, label = own["calibration"], f"{kind}, ECE {own['ece']:.3f}"
+        scores = results["classes"][ALL][kind][ANY]
+        precisions = [1 - error for error in scores["doubts"]["entropy"]["error of kept"]]
+        precision.plot(KEPT, precisions, label=kind, lw=2, **LOOKS[kind])
+        curve, label = scores["calibration"], f"{kind}, ECE {scores['ece']:.3f}"
         points = [(c, a) for c, a in zip(curve["confidence"], curve["accuracy"], strict=True) if c is not None]
         calibration.plot(*zip(*points, strict=True), label=label, marker="o", ms=4, **LOOKS[kind])
     calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
@@ -88,7 +88,7 @@ def draw_classes(found: dict[str, Any]) -> Axes:
     calibration.set(xlabel="confidence", ylabel="accuracy", title="Calibration of pixels")
 
     def value(case: str, at: str, part: str, method: str) -> float:
-        mean: float = found["classes"][case][kind_name(BOTH, method)][at]["doubts"][NAMES[part]]["mean"]
+        mean: float = results["classes"][case][kind_name(BOTH, method)][at]["doubts"][NAMES[part]]["mean"]
         return mean
 
     _draw_parts(data, light, value, "mean uncertainty (nats)")
@@ -98,30 +98,30 @@ def draw_classes(found: dict[str, Any]) -> Axes:
     return precision
 
 
-def draw_red(found: dict[str, Any]) -> Axes:
+def draw_red(results: dict[str, Any]) -> Axes:
     """Plot errors of the kept pixels, calibration, and both parts of the uncertainty by number of images and light."""
-    (kept, calibration), (data, light) = panels(2, 2)
+    (retention, calibration), (data, light) = panels(2, 2)
     for method in METHODS:
-        own = found["red"][ALL][method][ANY]["parts"]
+        parts = results["red"][ALL][method][ANY]["parts"]
         for part in PARTS if method == MCBN else (EPISTEMIC, BOTH):
             kind = part if part == ALEATORIC else kind_name(part, method)
-            kept.plot(KEPT, own[part]["error of kept"], label=f"by {kind}", lw=2, **LOOKS[kind])
-            calibration.plot(LEVELS, own[part]["covered"], label=kind, lw=2, **LOOKS[kind])
+            retention.plot(KEPT, parts[part]["error of kept"], label=f"by {kind}", lw=2, **LOOKS[kind])
+            calibration.plot(LEVELS, parts[part]["covered"], label=kind, lw=2, **LOOKS[kind])
     calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
-    kept.set(
+    retention.set(
         xlabel="fraction of pixels kept", ylabel="mean absolute error", title="The most uncertain pixels are dropped"
     )
     calibration.set(xlabel="level of the interval", ylabel="fraction of pixels inside", title="Calibration")
 
     def value(case: str, at: str, part: str, method: str) -> float:
-        mean: float = found["red"][case][method][at]["parts"][part]["mean"]
+        mean: float = results["red"][case][method][at]["parts"][part]["mean"]
         return mean
 
     _draw_parts(data, light, value, "mean standard deviation")
-    for ax in (kept, calibration):
+    for ax in (retention, calibration):
         ax.legend(frameon=False, fontsize="small")
-    set_figure_title(kept, "Both parts of the uncertainty of a pixel's red, given its green")
-    return kept
+    set_figure_title(retention, "Both parts of the uncertainty of a pixel's red, given its green")
+    return retention
 
 
 def _draw_parts(data: Axes, light: Axes, value: Callable[[str, str, str, str], float], label: str) -> None:
@@ -132,9 +132,9 @@ def _draw_parts(data: Axes, light: Axes, value: Callable[[str, str, str, str], f
         kind = part if part == ALEATORIC else kind_name(part, method)
         levels = [value(case, ANY, part, method) for case in shares]
         data.plot(levels, "o-", lw=2, label=kind, **_colour(kind))
-        for known, marker, width in ((DAY, "o-", 2), (ALL, "s:", 1)):
-            levels = [value(known, at, part, method) for at in lights.values()]
-            words = f"{kind}, trained {'by day' if known == DAY else 'on both'}"
+        for trained_on, marker, width in ((DAY, "o-", 2), (ALL, "s:", 1)):
+            levels = [value(trained_on, at, part, method) for at in lights.values()]
+            words = f"{kind}, trained {'by day' if trained_on == DAY else 'on both'}"
             light.plot(levels, marker, lw=width, label=words, **_colour(kind))
     data.set(xlabel="training frames", ylabel=label, title="With more data", yscale="log")
     light.set(xlabel="test frames", ylabel=label, title="In another light", yscale="log")
@@ -152,20 +152,20 @@ def draw_red_maps(made: Networks) -> Figure:
     posterior, plan = made.posterior(Task.red, DAY, MCBN)
     lights = (Light.day, Light.dusk)
     x, y, rows = made.asked(plan)
-    found = []
+    maps = []
     for light in lights:
-        own = range(len(x))[rows[light]]
-        middle = [own[len(own) // 2]]
+        frames = range(len(x))[rows[light]]
+        middle = [frames[len(frames) // 2]]
         with torch.no_grad():
             error, epistemic, aleatoric = ask_red(posterior, x[middle], y[middle], made.preset.samples)
-        found.append([part[0].cpu().numpy() for part in (error, epistemic.sqrt(), aleatoric.sqrt())])
+        maps.append([part[0].cpu().numpy() for part in (error, epistemic.sqrt(), aleatoric.sqrt())])
     figure = style.new_figure((11, 6))
     grid = figure.subplots(len(lights), 3, squeeze=False)
     for column, name in enumerate(("absolute error", "epistemic deviation", "aleatoric deviation")):
-        most = max(float(own[column].max()) for own in found)
+        most = max(float(row_maps[column].max()) for row_maps in maps)
         for row, light in enumerate(lights):
             ax = grid[row][column]
-            shown = ax.imshow(found[row][column], cmap="magma", vmin=0, vmax=most)
+            shown = ax.imshow(maps[row][column], cmap="magma", vmin=0, vmax=most)
             ax.set_axis_off()
             ax.set_title(f"{name}, {light}", color=style.current().ink, fontsize="small")
             figure.colorbar(shown, ax=ax, shrink=0.8).outline.set_visible(False)

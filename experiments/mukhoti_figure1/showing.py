@@ -22,10 +22,10 @@ STAYS = 0.02
 SAME_RANKING = 0.05
 
 
-def text(found: dict[str, Any]) -> str:
+def text(results: dict[str, Any]) -> str:
     """Return all panels as text."""
     lines = []
-    for name, panel in found.items():
+    for name, panel in results.items():
         about = panel["panel"]
         lines += [
             "",
@@ -41,7 +41,7 @@ def text(found: dict[str, Any]) -> str:
             label = kind if size is None else f"{kind}, M = {size}"
             lines.append(_line(label, scores, "" if told is None else f"{told.value:.4f}"))
         lines += bounds(panel)
-    lines += ["", *(f"{claim['verdict']:>14}  {claim['claim']}: {claim['seen']}" for claim in claims(found))]
+    lines += ["", *(f"{claim['verdict']:>14}  {claim['claim']}: {claim['seen']}" for claim in claims(results))]
     return "\n".join(lines[1:])
 
 
@@ -74,10 +74,10 @@ def _line(name: str, scores: dict[str, Any], paper: str) -> str:
     )
 
 
-def claims(found: dict[str, Any]) -> list[dict[str, str]]:
+def claims(results: dict[str, Any]) -> list[dict[str, str]]:
     """Return the paper's claims with our result and a verdict: holds, partly or does not, by the rules above."""
     told = []
-    for name, panel in found.items():
+    for name, panel in results.items():
         sizes = sorted(panel["retrained"], key=int)
         few, many = panel["retrained"][sizes[0]], panel["retrained"][sizes[-1]]
         data = f"{name}, M = {sizes[0]} to {sizes[-1]}"
@@ -124,12 +124,12 @@ def _fell(shares: list[float], sizes: float) -> str:
     return "holds" if all(down) else "partly" if any(down) or max(shares) < 0.5 else "does not"
 
 
-def draw(found: dict[str, Any]) -> Axes:
+def draw(results: dict[str, Any]) -> Axes:
     """Plot mutual information, its AUROC, and bound and test NLL over the batch size; one row per panel."""
-    axes = panels(len(found), 3)
+    axes = panels(len(results), 3)
     looks = {"retrained": ("-", "o"), "effective": ("--", "s")}
     labels = {"retrained": "retrained", "effective": "one network, effective size"}
-    for (size_of_uncertainty, ranking, bound), (name, panel) in zip(axes, found.items(), strict=True):
+    for (size_of_uncertainty, ranking, bound), (name, panel) in zip(axes, results.items(), strict=True):
         outside = panel["panel"]["outside"]
         for kind, (stroke, marker) in looks.items():
             rows = panel[kind]

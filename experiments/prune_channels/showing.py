@@ -40,8 +40,8 @@ def draw(rows: Sequence[dict[str, Any]]) -> Axes:
         for ax, score in zip(axes, SCORES, strict=True):
             for (number, criterion), tuned in product(enumerate(CRITERIA), tunings):
                 colour, _, marker = style.current().look(number)
-                own = [row for row in rows if row["criterion"] == criterion and row["tuned"] == tuned]
-                points = sorted((row["share"], row[score]) for row in [whole, *own])
+                matching = [row for row in rows if row["criterion"] == criterion and row["tuned"] == tuned]
+                points = sorted((row["share"], row[score]) for row in [whole, *matching])
                 label = f"{criterion}, by {tuned}" if tuned else criterion
                 ax.plot(*zip(*points, strict=True), ls=LINES[tuned], marker=marker, color=colour, label=label)
             for number, row in enumerate(others, len(CRITERIA)):

@@ -105,17 +105,17 @@ def predicted(posterior: Posterior, x: Tensor, samples: int) -> ClassificationPr
 def scores(said: Pixels, frames: Frames) -> dict[str, Any]:
     """Return scores of classes and uncertainties as plain values; entries called "frames" have one number per image."""
     y, seen = frames.y, frames.y != CAMVID_VOID
-    found = segmentation_scores(confusion_matrix(said.label, y, len(CAMVID_CLASSES), ignore_index=CAMVID_VOID))
+    segmentation = segmentation_scores(confusion_matrix(said.label, y, len(CAMVID_CLASSES), ignore_index=CAMVID_VOID))
     right = (said.label == y)[seen]
     wrong = (~right).double()
-    nll = [float(-(part[kept].double().mean())) for part, kept in zip(said.log_prob, seen, strict=True)]
+    nll = [float(-(part[labelled].double().mean())) for part, labelled in zip(said.log_prob, seen, strict=True)]
     return {
-        "mean IoU": float(found.mean_iou),
-        "accuracy": float(found.global_accuracy),
-        "class accuracy": float(found.class_accuracy),
-        "IoU": _plain(found.iou),
+        "mean IoU": float(segmentation.mean_iou),
+        "accuracy": float(segmentation.global_accuracy),
+        "class accuracy": float(segmentation.class_accuracy),
+        "IoU": _plain(segmentation.iou),
         "accuracy of frames": [
-            float((part == own)[k].double().mean()) for part, own, k in zip(said.label, y, seen, strict=True)
+            float((part == labels)[k].double().mean()) for part, labels, k in zip(said.label, y, seen, strict=True)
         ],
         "nll": float(-said.log_prob[seen].double().mean()),
         "nll of frames": nll,
@@ -130,17 +130,17 @@ def scores(said: Pixels, frames: Frames) -> dict[str, Any]:
     }
 
 
-def without_frames(found: Any) -> Any:
+def without_frames(scores: Any) -> Any:
     """Return scores without entries that have a number for each image, which only the verdicts need."""
-    if isinstance(found, dict):
-        return {name: without_frames(value) for name, value in found.items() if not name.endswith(" of frames")}
-    return found
+    if isinstance(scores, dict):
+        return {name: without_frames(value) for name, value in scores.items() if not name.endswith(" of frames")}
+    return scores
 
 
 def _of_uncertainty(uncertainty: Tensor, label: Tensor, wrong: Tensor, frames: Frames, seen: Tensor) -> dict[str, Any]:
     """Return the scores of one kind of uncertainty; empty if it is constant, as the epistemic one of a softmax."""
     values = uncertainty[seen].double()
-    means = [float(part[kept].double().mean()) for part, kept in zip(uncertainty, seen, strict=True)]
+    means = [float(part[labelled].double().mean()) for part, labelled in zip(uncertainty, seen, strict=True)]
     told: dict[str, Any] = {"mean": float(values.mean()), "mean of frames": means}
     if not float(values.max()) > 1e-6:
         return told
@@ -169,12 +169,12 @@ def _of_uncertainty(uncertainty: Tensor, label: Tensor, wrong: Tensor, frames: F
 
 def _of_frames(uncertainty: Tensor, label: Tensor, frames: Frames, seen: Tensor) -> list[float | None]:
     """Return the AUROC of errors in every image; None if an image has only correct or only wrong pixels."""
-    found: list[float | None] = []
-    for own, chosen, y, kept in zip(uncertainty, label, frames.y, seen, strict=True):
-        right = (chosen == y)[kept]
+    by_frame: list[float | None] = []
+    for values, chosen, y, labelled in zip(uncertainty, label, frames.y, seen, strict=True):
+        right = (chosen == y)[labelled]
         mixed = bool(right.any()) and not bool(right.all())
-        found.append(float(auroc(own[kept][right], own[kept][~right])) if mixed else None)
-    return found
+        by_frame.append(float(auroc(values[labelled][right], values[labelled][~right])) if mixed else None)
+    return by_frame
 
 
 def _by_distance(values: Tensor, frames: Frames, seen: Tensor) -> dict[str, float | None]:
@@ -198,11 +198,15 @@ def _calibration(confidence: Tensor, right: Tensor) -> dict[str, list[float | No
 
 def _by_class(said: Pixels, y: Tensor, seen: Tensor) -> dict[str, float | None]:
     """Return the ECE of the pixels that are predicted to be of each class."""
-    found: dict[str, float | None] = {}
+    errors: dict[str, float | None] = {}
     for number, name in enumerate(CAMVID_CLASSES):
-        own = seen & (said.label == number)
-        found[name] = float(confidence_curve(said.confidence[own], (y == number)[own]).error) if own.any() else None
-    return found
+        predicted = seen & (said.label == number)
+        errors[name] = (
+            float(confidence_curve(said.confidence[predicted], (y == number)[predicted]).error)
+            if predicted.any()
+            else None
+        )
+    return errors
 
 
 def _plain(values: Tensor) -> list[float | None]:

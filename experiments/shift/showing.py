@@ -58,21 +58,21 @@ def image_means(rows: list[Row]) -> list[Row]:
     For each score, the blend has the N that is best on the scored corrupted images. Targets of one class are shown with
     the scores of unchanged networks on the same images.
     """
-    found: list[Row] = []
+    means: list[Row] = []
     for network in dict.fromkeys(row["network"] for row in rows):
-        own = [row for row in rows if row["network"] == network]
-        clean = [row for row in own if row["corruption"] == CLEAN]
+        of_network = [row for row in rows if row["network"] == network]
+        clean = [row for row in of_network if row["corruption"] == CLEAN]
         for of, count in [
             (ALL_CLASSES, 0),
-            *((kind, n) for kind in (ALL_CLASSES, ONE_CLASS) for n in rows_of(own, kind)),
+            *((kind, n) for kind in (ALL_CLASSES, ONE_CLASS) for n in rows_of(of_network, kind)),
         ]:
-            here = _same_images(corrupted(own), of)
+            here = _same_images(corrupted(of_network), of)
             chosen = {"rows": count, "of": of}
 
             def note(method: str, scores: list[np.ndarray], **more: Any) -> None:
-                named = [dict(zip(SCORES, np.round(each, 4).tolist(), strict=True)) for each in scores]
+                named = [dict(zip(SCORES, np.round(values, 4).tolist(), strict=True)) for values in scores]
                 head = {"network": network, "of": of, "rows": count, "method": method}  # noqa: B023
-                found.append({**head, **more, "corrupted": named[0], "clean": named[1]})
+                means.append({**head, **more, "corrupted": named[0], "clean": named[1]})
 
             if count == 0 or of == ONE_CLASS:
                 for method in STAY:
@@ -85,8 +85,8 @@ def image_means(rows: list[Row]) -> list[Row]:
                     [mean_scores(g, method=BLEND, pseudo_count=n, **chosen)[i] for i, n in enumerate(best)]
                     for g in (here, clean)
                 ]
-                note(BLEND, [np.array(each) for each in by_score], pseudo_counts=best)
-    return found
+                note(BLEND, [np.array(values) for values in by_score], pseudo_counts=best)
+    return means
 
 
 def images_text(rows: list[Row]) -> str:
@@ -117,22 +117,22 @@ def _same_images(rows: list[Row], of: str) -> list[Row]:
 def draw_over_rows(rows: list[Row], network: str | None = None) -> Axes:
     """Plot mean error and NLL on corrupted images against the number of unlabelled images, for one network."""
     network = network or _deepest(rows)
-    own = corrupted([row for row in rows if row["network"] == network])
-    counts = rows_of(own, ALL_CLASSES)
+    of_network = corrupted([row for row in rows if row["network"] == network])
+    counts = rows_of(of_network, ALL_CLASSES)
     (axes,) = panels(1, 2, READABLE_PANEL)
     for ax, score in zip(axes, ("error", "nll"), strict=True):
         place, unit = SCORES.index(score), 100 if score == "error" else 1
         for method, (colour, stroke, marker) in LOOKS.items():
             label = LABELS.get(method, method)
             if method in STAY:
-                level = unit * mean_scores(own, method=method)[place]
+                level = unit * mean_scores(of_network, method=method)[place]
                 ax.axhline(level, color=colour, ls=stroke, lw=1.8, label=label)
                 continue
             chosen = {"of": ALL_CLASSES}
             if method == BLEND:
-                values = [best_blend(own, score, rows=count, **chosen)[1] for count in counts]
+                values = [best_blend(of_network, score, rows=count, **chosen)[1] for count in counts]
             else:
-                values = [mean_scores(own, method=method, rows=count, **chosen)[place] for count in counts]
+                values = [mean_scores(of_network, method=method, rows=count, **chosen)[place] for count in counts]
             scaled = [unit * value for value in values]
             ax.plot(counts, scaled, color=colour, ls=stroke, marker=marker, ms=5, lw=2, label=label)
         ax.set_xscale("log", base=2)
@@ -140,10 +140,10 @@ def draw_over_rows(rows: list[Row], network: str | None = None) -> Axes:
         ax.set(
             xlabel="number of unlabelled new images",
             ylabel=TITLES[score] + " (%)" * (unit == 100),
-            ylim=(0, unit * _top(own, place)),
+            ylim=(0, unit * _top(of_network, place)),
         )
     axes[1].legend(frameon=False, fontsize="small", loc="lower left", borderaxespad=0.1)
-    kinds = len({row["corruption"] for row in own})
+    kinds = len({row["corruption"] for row in of_network})
     set_figure_title(axes[0], f"{network} on CIFAR-10 with {kinds} corruptions (mean)")
     return axes[0]
 
@@ -158,17 +158,17 @@ def draw_over_severity(rows: list[Row], count: int = SHOWN_ROWS) -> Axes:
     networks = list(dict.fromkeys(row["network"] for row in rows))
     axes = panels(len(networks), 3)
     for line, network in zip(axes, networks, strict=True):
-        own = [row for row in rows if row["network"] == network]
-        severities = sorted({row["severity"] for row in own})
+        of_network = [row for row in rows if row["network"] == network]
+        severities = sorted({row["severity"] for row in of_network})
         for place, (ax, score) in enumerate(zip(line, SCORES, strict=True)):
-            pseudo, _ = best_blend(corrupted(own), score, rows=count, of=ALL_CLASSES)
+            pseudo, _ = best_blend(corrupted(of_network), score, rows=count, of=ALL_CLASSES)
             for method, (colour, stroke, marker) in LOOKS.items():
                 chosen: dict[str, Any] = {"method": method}
                 if method not in STAY:
                     chosen |= {"rows": count, "of": ALL_CLASSES}
                 if method == BLEND:
                     chosen["pseudo_count"] = pseudo
-                values = [mean_scores(own, severity=severity, **chosen)[place] for severity in severities]
+                values = [mean_scores(of_network, severity=severity, **chosen)[place] for severity in severities]
                 label = f"blend, N = {pseudo} with the best test score" if method == BLEND else method
                 ax.plot(severities, values, color=colour, ls=stroke, marker=marker, ms=6, lw=2, label=label)
             ax.set(xlabel="severity (0: clean)", ylabel=TITLES[score], title=network, xticks=severities)
@@ -187,11 +187,11 @@ def alarms_text(rows: list[Row], streams: list[Row]) -> str:
     """Return alarm rates: on clean images with standard errors, on corrupted ones by severity, and on streams."""
     lines = []
     for network in dict.fromkeys(row["network"] for row in rows):
-        own = [row for row in rows if row["network"] == network]
-        for row in own:
+        of_network = [row for row in rows if row["network"] == network]
+        for row in of_network:
             if row["corruption"] == CLEAN:
                 lines.append(f"{network} clean, n = {row['rows']}: {rate_text(row['alarms'], row['batches'])}")
-        shifted = [row for row in own if row["corruption"] != CLEAN]
+        shifted = [row for row in of_network if row["corruption"] != CLEAN]
         severities = sorted({row["severity"] for row in shifted})
         for count in sorted({row["rows"] for row in shifted}):
             lines.append(f"{network}, power at n = {count:3d}" + "".join(f"{f'severity {s}':>12}" for s in severities))
@@ -204,30 +204,30 @@ def alarms_text(rows: list[Row], streams: list[Row]) -> str:
         lines.append(f"{network}, monitor: false alarms in {rate_text(rang, len(quiet))} of clean streams")
         for corruption in dict.fromkeys(row["corruption"] for row in watched):
             if corruption != CLEAN:
-                each = [row["alarm"] for row in watched if row["corruption"] == corruption]
+                alarms = [row["alarm"] for row in watched if row["corruption"] == corruption]
                 change = next(row["change"] for row in watched if row["corruption"] == corruption)
-                delays = ", ".join("none" if alarm is None else str(alarm - change) for alarm in each)
+                delays = ", ".join("none" if alarm is None else str(alarm - change) for alarm in alarms)
                 lines.append(f"  {corruption:24} batches until the alarm: {delays}")
     return "\n".join(lines)
 
 
 def _rate(rows: list[Row], corruption: str, severity: int, count: int) -> float:
-    own = [r for r in rows if (r["corruption"], r["severity"], r["rows"]) == (corruption, severity, count)]
-    return sum(row["alarms"] for row in own) / sum(row["batches"] for row in own)
+    matching = [r for r in rows if (r["corruption"], r["severity"], r["rows"]) == (corruption, severity, count)]
+    return sum(row["alarms"] for row in matching) / sum(row["batches"] for row in matching)
 
 
 def draw_alarms(rows: list[Row], network: str | None = None) -> Axes:
     """Plot how often `drift` raises an alarm over severity, one line per corruption and one panel per n."""
     network = network or _deepest(rows)
-    own = [row for row in rows if row["network"] == network and row["corruption"] != CLEAN]
-    counts = sorted({row["rows"] for row in own})
+    of_network = [row for row in rows if row["network"] == network and row["corruption"] != CLEAN]
+    counts = sorted({row["rows"] for row in of_network})
     (axes,) = panels(1, len(counts))
-    names = list(dict.fromkeys(row["corruption"] for row in own))
+    names = list(dict.fromkeys(row["corruption"] for row in of_network))
     colours = (style.BLUE, style.ORANGE, style.GREEN, style.VERMILION, style.PURPLE, style.SKY, style.BLACK)
     for ax, count in zip(axes, counts, strict=True):
         for number, name in enumerate(names):
-            severities = sorted({row["severity"] for row in own})
-            rates = [_rate(own, name, severity, count) for severity in severities]
+            severities = sorted({row["severity"] for row in of_network})
+            rates = [_rate(of_network, name, severity, count) for severity in severities]
             stroke, marker = ("-", "o") if number < len(colours) else ("--", "s")
             label, colour = name.replace("_", " "), colours[number % len(colours)]
             ax.plot(severities, rates, color=colour, ls=stroke, marker=marker, ms=5, label=label)
@@ -245,8 +245,8 @@ def simulated_text(rows: list[Row], streams: list[Row]) -> str:
     lines = ["false-alarm rates at level 0.05 on new rows of the training distribution"]
     for kind in dict.fromkeys(row["network"] for row in rows):
         for count in sorted({row["rows"] for row in rows}):
-            own = [row for row in rows if (row["network"], row["rows"]) == (kind, count)]
-            rate = rate_text(sum(row["alarms"] for row in own), sum(row["batches"] for row in own))
+            matching = [row for row in rows if (row["network"], row["rows"]) == (kind, count)]
+            rate = rate_text(sum(row["alarms"] for row in matching), sum(row["batches"] for row in matching))
             lines.append(f"{kind:28} n = {count:3d}: {rate}")
     rang = sum(row["alarm"] is not None for row in streams)
     length = streams[0]["length"]

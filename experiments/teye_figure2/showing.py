@@ -26,11 +26,11 @@ ALEATORIC = "expected entropy"
 COLUMNS = ("mean IoU", "accuracy", "nll", "ece")
 
 
-def text(found: dict[str, dict[str, Any]], told: Sequence[Claim]) -> str:
+def text(results: dict[str, dict[str, Any]], told: Sequence[Claim]) -> str:
     """Return a table of all methods, and the claims, as Markdown."""
     columns = ("method", "mean IoU", "accuracy", "NLL", "ECE", "AUROC", "AUPR", "PAvPU", "AUROC of MI", "mean MI")
     rows = []
-    for name, scores in found.items():
+    for name, scores in results.items():
         by_all, by_mi = scores["doubts"][ALL], scores["doubts"][EPISTEMIC]
         cells = [f"{scores[column]:.3f}" for column in COLUMNS]
         cells += [f"{by_all[column]:.3f}" for column in ("auroc", "aupr", "pavpu at mean uncertainty")]
@@ -45,17 +45,17 @@ def claims_section(told: Sequence[Claim]) -> Section:
     return Section("What the paper says, and what it leaves open", ("claim or question", "found", "verdict"), rows)
 
 
-def draw(found: dict[str, dict[str, Any]]) -> Axes:
+def draw(results: dict[str, dict[str, Any]]) -> Axes:
     """Plot errors of the kept pixels, uncertainty by distance from borders, calibration, and PAvPU."""
-    size = next(int(name.split(" = ")[1]) for name in found if name.startswith("MCBN, all"))
+    size = next(int(name.split(" = ")[1]) for name in results if name.startswith("MCBN, all"))
     shown = [SOFTMAX, TEMPERATURE, published(FIRST, size), centred("all layers", size), DROPOUT, ENSEMBLE]
     colours = (style.BLACK, style.GREEN, style.SKY, style.BLUE, style.ORANGE, style.VERMILION)
     strokes = ("-", "--", ":", "-", "--", "-.")
-    (kept, distance, recall), (calibration, patch, classes) = panels(2, 3)
+    (retention, distance, recall), (calibration, patch, classes) = panels(2, 3)
     for name, colour, stroke in zip(shown, colours, strokes, strict=True):
-        scores = found[name]
+        scores = results[name]
         look: Any = {"color": colour, "ls": stroke, "lw": 1.8, "label": name}
-        kept.plot(KEPT, scores["doubts"][ALL]["error of kept"], **look)
+        retention.plot(KEPT, scores["doubts"][ALL]["error of kept"], **look)
         by_distance = scores["doubts"][EPISTEMIC].get("by distance")
         if by_distance:
             distance.plot(range(len(BINS)), [by_distance[name] for name in BINS], marker="o", ms=4, **look)
@@ -65,10 +65,10 @@ def draw(found: dict[str, dict[str, Any]]) -> Axes:
         levels = [number / (THRESHOLDS - 1) for number in range(THRESHOLDS)]
         patch.plot(levels, scores["doubts"][ALL]["pavpu"], **look)
         recall.plot(levels, scores["doubts"][ALL]["uncertain if inaccurate"], **look)
-        own = [scores["ece by predicted class"][name] for name in CAMVID_CLASSES]
+        errors = [scores["ece by predicted class"][name] for name in CAMVID_CLASSES]
         classes.plot(
-            [math.nan if value is None else value for value in own],
-            range(len(own)),
+            [math.nan if value is None else value for value in errors],
+            range(len(errors)),
             **(look | {"ls": "", "marker": "o"}),
         )
     calibration.plot([0, 1], [0, 1], color=style.BLACK, lw=0.8)
@@ -79,7 +79,7 @@ def draw(found: dict[str, dict[str, Any]]) -> Axes:
     )
     classes.set_yticks(range(len(CAMVID_CLASSES)), CAMVID_CLASSES)
     classes.set(xlabel="ECE of pixels predicted to be of a class", title="Calibration by class")
-    kept.set(
+    retention.set(
         xlabel="fraction of pixels kept, lowest entropy first",
         ylabel="fraction of errors",
         title="Errors of the kept pixels",
@@ -93,10 +93,10 @@ def draw(found: dict[str, dict[str, Any]]) -> Axes:
     )
     calibration.set(xlabel="confidence", ylabel="accuracy", title="Calibration of pixels")
     patch.set(xlabel="threshold of entropy, from least to greatest", ylabel="PAvPU", title="Patches of 4 x 4 pixels")
-    kept.legend(frameon=False, fontsize="small")
+    retention.legend(frameon=False, fontsize="small")
     distance.legend(frameon=False, fontsize="small")
-    set_figure_title(kept, "Is uncertainty where the errors are? Pixels of CamVid's test frames")
-    return kept
+    set_figure_title(retention, "Is uncertainty where the errors are? Pixels of CamVid's test frames")
+    return retention
 
 
 def draw_frame(setup: Setup, frame: int, *, photos: bool) -> Figure:

@@ -28,9 +28,9 @@ HEADS = {
 }
 
 
-def tables(found: Row) -> dict[str, list[list[str]]]:
+def tables(results: Row) -> dict[str, list[list[str]]]:
     """Return the cells, claims and rows of one network as texts, by kind."""
-    cells, plain = (_cells(found.get(kind, ())) for kind in ("cells", "cells_unaugmented"))
+    cells, plain = (_cells(results.get(kind, ())) for kind in ("cells", "cells_unaugmented"))
     claims = [
         [
             claim["words"],
@@ -38,7 +38,7 @@ def tables(found: Row) -> dict[str, list[list[str]]]:
             _with_error(claim["ours"], claim["standard_error"], "+"),
             claim["verdict"],
         ]
-        for claim in found["claims"]
+        for claim in results["claims"]
     ]
     rows = [
         [
@@ -49,9 +49,9 @@ def tables(found: Row) -> dict[str, list[list[str]]]:
             "" if row["method"] == SOFTMAX else _with_error(row["gain"], row["gain_error"], "+"),
             f"{row['accuracy']:.4f}",
         ]
-        for row in largest(found["rows"])
+        for row in largest(results["rows"])
     ]
-    by_seed = _cells_by_seed([one["cells"] for one in found.get("by_seed", ())])
+    by_seed = _cells_by_seed([one["cells"] for one in results.get("by_seed", ())])
     return {"cells": cells, "claims": claims, "cells_unaugmented": plain, "by_seed": by_seed, "rows": rows}
 
 
@@ -95,17 +95,17 @@ def largest(rows: Sequence[Row]) -> list[Row]:
     return list({row["method"]: row for row in rows}.values())  # rows of a method are in order of their samples
 
 
-def text(found: Row) -> str:
+def text(results: Row) -> str:
     """Return all tables of one network as text, and below them what was left out."""
     titles = {
         "cells": "Table 2 of Teye et al. 2018: mean log probability (PLL) of MCBN(32), batches as in training",
         "claims": "Claims and open questions (differences of PLL; positive is better)",
         "cells_unaugmented": "The same with batches without augmentation",
-        "by_seed": f"Table 2 over {len(found.get('by_seed', ()))} networks that differ in their seed",
+        "by_seed": f"Table 2 over {len(results.get('by_seed', ()))} networks that differ in their seed",
         "rows": "Every method with its largest number of samples",
     }
-    lines = [f"{found['network']}, {found['images']} test images"]
-    for kind, body in tables(found).items():
+    lines = [f"{results['network']}, {results['images']} test images"]
+    for kind, body in tables(results).items():
         if not body:
             continue
         head = HEADS[kind.removesuffix("_unaugmented")]
@@ -114,22 +114,22 @@ def text(found: Row) -> str:
         for cells in (head, *body):
             padded = (cell.ljust(widths[0]) if i == 0 else cell.rjust(widths[i]) for i, cell in enumerate(cells))
             lines.append("  ".join(padded).rstrip())
-    return "\n".join([*lines, *(f"left out: {line}" for line in found["left_out"])])
+    return "\n".join([*lines, *(f"left out: {line}" for line in results["left_out"])])
 
 
-def draw(found: Row) -> Axes:
+def draw(results: Row) -> Axes:
     """Plot our NLL by number of samples beside the paper's, and the NLL of every method against its cost."""
     (axes,) = panels(1, 2)
-    _draw_table(axes[0], found)
-    _draw_passes(axes[1], found["rows"])
+    _draw_table(axes[0], results)
+    _draw_passes(axes[1], results["rows"])
     for ax in axes:
         ax.set_xscale("log", base=2)
         ax.xaxis.set_major_formatter("{x:g}")
-    set_figure_title(axes[0], f"{found['network']}, {found['images']:,} CIFAR-10 test images")
+    set_figure_title(axes[0], f"{results['network']}, {results['images']:,} CIFAR-10 test images")
     return axes[0]
 
 
-def _draw_table(ax: Axes, found: Row) -> None:
+def _draw_table(ax: Axes, results: Row) -> None:
     facts = paper_facts("teye2018", 2)
     theirs = [(fact.settings["passes"], -fact.value) for fact in facts if "passes" in fact.settings]
     ax.plot(*zip(*theirs, strict=True), color=style.BLACK, ls="--", marker="s", ms=5, label="paper: MCBN")
@@ -141,13 +141,13 @@ def _draw_table(ax: Axes, found: Row) -> None:
         MCBN: ("around running statistics", style.BLUE, "D"),
     }
     for method, (label, colour, marker) in looks.items():
-        own = [row for row in found["rows"] if row["method"] == method]
-        if not own:
+        matching = [row for row in results["rows"] if row["method"] == method]
+        if not matching:
             continue
-        samples, nll, errors = ([row[key] for row in own] for key in ("samples", "nll", "standard_error"))
+        samples, nll, errors = ([row[key] for row in matching] for key in ("samples", "nll", "standard_error"))
         ax.errorbar(samples, nll, errors, color=colour, marker=marker, ms=5, capsize=2, label=f"ours: {label}")
     for method, colour in ((SOFTMAX, style.ORANGE), (TEMPERATURE, style.GREEN)):
-        row = next(row for row in found["rows"] if row["method"] == method)
+        row = next(row for row in results["rows"] if row["method"] == method)
         ax.axhline(row["nll"], color=colour, ls="-.", label=f"ours: {method}")
     ax.set(
         xlabel="number of samples",
@@ -162,11 +162,11 @@ def _draw_passes(ax: Axes, rows: Sequence[Row]) -> None:
     by_samples = [method for method in methods if len([row for row in rows if row["method"] == method]) > 1]
     single = [method for method in methods if method not in by_samples]
     for number, method in enumerate([*by_samples, *single]):
-        own = [row for row in rows if row["method"] == method]
+        matching = [row for row in rows if row["method"] == method]
         curve = method in by_samples
         colour = COLOURS[number % len(COLOURS)]
         marker = "o" if curve else style.MARKERS[1 + (number - len(by_samples)) % (len(style.MARKERS) - 1)]
-        passes, nll = [row["passes"] for row in own], [row["nll"] for row in own]
+        passes, nll = [row["passes"] for row in matching], [row["nll"] for row in matching]
         size, stroke = (4, style.STROKES[number % len(style.STROKES)]) if curve else (8, "")
         ax.plot(passes, nll, ls=stroke, color=colour, marker=marker, ms=size, label=method)
     ax.set(xlabel="cost of a prediction, in forward passes", ylabel="NLL (lower is better)", title="NLL against cost")

@@ -87,22 +87,24 @@ def units(
     names = tuple(sets) if sets else chosen.sets
     _require("set", names, UCI_SETS)
     _require("method", methods or (), METHODS)
-    families = [family for family, own in METHODS_OF.items() if not methods or set(own) & set(methods)]
+    families = [
+        family for family, family_methods in METHODS_OF.items() if not methods or set(family_methods) & set(methods)
+    ]
     module = __package__
-    found = []
+    wanted = []
     for name in sorted(names, key=lambda name: len(Data(name, (1,), chosen.folds).table[0])):
         data = Data(name, chosen.splits, chosen.folds)
         for family in families:
             if family in ("bn", "dropout"):
                 for setting in settings_for(chosen, data, family):
                     parameters = {"dataset": name, "family": family, "setting": setting, "device": device}
-                    found.append(Unit(experiment(preset), f"{module}.unit:run", {"preset": preset, **parameters}))
+                    wanted.append(Unit(experiment(preset), f"{module}.unit:run", {"preset": preset, **parameters}))
                 continue
             for split in chosen.splits:
                 for seed in chosen.seeds:
                     parameters = {"dataset": name, "family": family, "split": split, "seed": seed}
-                    found.append(Unit(experiment(preset), f"{module}.weights:run", {"preset": preset, **parameters}))
-    return found
+                    wanted.append(Unit(experiment(preset), f"{module}.weights:run", {"preset": preset, **parameters}))
+    return wanted
 
 
 def note_run(store: Store, preset: str, *, seconds: float, workers: int | None, finished: int) -> None:
@@ -122,19 +124,19 @@ def note_run(store: Store, preset: str, *, seconds: float, workers: int | None, 
 
 def rows(store: Store, preset: str) -> list[dict[str, Any]]:
     """Return one row for each run of each method at each setting; `chosen` if cross-validation chose the setting."""
-    found = []
+    table = []
     for unit in _results(store, preset):
         shared = {name: unit.get(name) for name in ("preset", "dataset", "family", "setting")}
         for row in unit["rows"]:
-            found.append({name: {**shared, **row}.get(name) for name in COLUMNS})
+            table.append({name: {**shared, **row}.get(name) for name in COLUMNS})
     best: dict[tuple[Any, ...], tuple[float, float]] = {}
-    for row in found:
+    for row in table:
         if row["cv_rmse"] is not None:
             key = _choice(row)
             best[key] = min(best.get(key, (math.inf, math.inf)), _rank(row))
-    for row in found:
+    for row in table:
         row["chosen"] = int(row["cv_rmse"] is None or _rank(row) == best[_choice(row)])
-    return found
+    return table
 
 
 def _results(store: Store, preset: str) -> list[dict[str, Any]]:
@@ -211,32 +213,34 @@ def export(store: Store, preset: str, path: str | os.PathLike[str]) -> None:
         raise BayesNormError(
             f"path: {target} is the name of the JSON file that belongs to the CSV file. Use a name that ends in .csv."
         )
-    found = rows(store, preset)
-    if not found:
+    table = rows(store, preset)
+    if not table:
         raise BayesNormError(f"store: {_without(preset)}")
-    kept = [row for row in found if row["chosen"] or row["method"] in PUBLISHED]
-    write_csv(target, COLUMNS, [[_cell(row[name]) for name in COLUMNS] for row in kept])
+    written = [row for row in table if row["chosen"] or row["method"] in PUBLISHED]
+    write_csv(target, COLUMNS, [[_cell(row[name]) for name in COLUMNS] for row in written])
     write_bytes(target.with_suffix(".json"), json.dumps(header(store, preset), indent=1).encode())
 
 
 def header(store: Store, preset: str) -> dict[str, Any]:
     """Return hardware, versions and steps of a run, the curves over M', and the points of the uncertainty plots."""
-    found = _results(store, preset)
-    families = list(dict.fromkeys(unit["family"] for unit in found))
-    machines = [unit["machine"] or {} for unit in found]
+    finished = _results(store, preset)
+    families = list(dict.fromkeys(unit["family"] for unit in finished))
+    machines = [unit["machine"] or {} for unit in finished]
     chosen = {(r["dataset"], r["family"], r["setting"]) for r in rows(store, preset) if r["chosen"] and _pictured(r)}
-    stacks = [unit for unit in found if "curve" in unit]
+    stacks = [unit for unit in finished if "curve" in unit]
     runs = store.rows(f"{experiment(preset)}{RUNS}")
     return {
         "preset": preset,
-        "hardware": sorted({unit.get("hardware") or (unit["machine"] or {}).get("cpu", "unknown") for unit in found}),
+        "hardware": sorted(
+            {unit.get("hardware") or (unit["machine"] or {}).get("cpu", "unknown") for unit in finished}
+        ),
         **{name: sorted({m[name] for m in machines if name in m}) for name in ("torch", "python", "bayesnorm")},
-        "units": {family: sum(unit["family"] == family for unit in found) for family in families},
+        "units": {family: sum(unit["family"] == family for unit in finished) for family in families},
         "network steps": {
-            family: sum(unit["network_steps"] for unit in found if unit["family"] == family) for family in families
+            family: sum(unit["network_steps"] for unit in finished if unit["family"] == family) for family in families
         },
         "seconds of units": {
-            family: round(sum(unit["unit_seconds"] for unit in found if unit["family"] == family))
+            family: round(sum(unit["unit_seconds"] for unit in finished if unit["family"] == family))
             for family in families
         },
         # Runs may have used several machines at once, so their sum is not an elapsed time.
@@ -265,7 +269,7 @@ def _cell(value: Any) -> Any:
     return f"{value:.5g}" if isinstance(value, float) else value
 
 
-def _require(name: str, given: Sequence[str], known: Sequence[str]) -> None:
-    for value in given:
-        if value not in known:
-            raise BayesNormError(f"{name} must be one of {', '.join(known)}, got {value!r}.")
+def _require(name: str, names: Sequence[str], allowed: Sequence[str]) -> None:
+    for value in names:
+        if value not in allowed:
+            raise BayesNormError(f"{name} must be one of {', '.join(allowed)}, got {value!r}.")

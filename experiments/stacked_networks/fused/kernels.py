@@ -122,25 +122,25 @@ def train_batchnorm(
     unit = h < width
     xm, xs, ym, ys = _scales(x_mean, x_std, y_mean, y_std, e, d, inputs)
     decay = tl.load(decays + e)
-    own = table + e * longest
+    row_table = table + e * longest
     order = orders + tl.load(order_of + e) * epochs * per_epoch
     p1, in1 = _first(at_w1, e, d, h, inputs, width)
     p2, in2 = _second(at_w2, e, i, h, width)
-    each = e * width + h
+    units_at = e * width + h
     w1 = tl.load(weights + p1, mask=in1, other=0.0)
     pt, _in = _transposed(at_w2, e, i, h, width)
-    g1 = tl.load(weights + at_g1 + each, mask=unit, other=0.0)
-    b1 = tl.load(weights + at_b1 + each, mask=unit, other=0.0)
-    g2 = tl.load(weights + at_g2 + each, mask=unit, other=0.0)
-    b2 = tl.load(weights + at_b2 + each, mask=unit, other=0.0)
-    w3 = tl.load(weights + at_w3 + each, mask=unit, other=0.0)
+    g1 = tl.load(weights + at_g1 + units_at, mask=unit, other=0.0)
+    b1 = tl.load(weights + at_b1 + units_at, mask=unit, other=0.0)
+    g2 = tl.load(weights + at_g2 + units_at, mask=unit, other=0.0)
+    b2 = tl.load(weights + at_b2 + units_at, mask=unit, other=0.0)
+    w3 = tl.load(weights + at_w3 + units_at, mask=unit, other=0.0)
     b3 = tl.load(weights + at_b3 + e)
     m3 = tl.load(first + at_b3 + e)
     v3 = tl.load(second + at_b3 + e)
-    rm1 = tl.load(running + at_mean1 + each, mask=unit, other=0.0)
-    rv1 = tl.load(running + at_var1 + each, mask=unit, other=0.0)
-    rm2 = tl.load(running + at_mean2 + each, mask=unit, other=0.0)
-    rv2 = tl.load(running + at_var2 + each, mask=unit, other=0.0)
+    rm1 = tl.load(running + at_mean1 + units_at, mask=unit, other=0.0)
+    rv1 = tl.load(running + at_var1 + units_at, mask=unit, other=0.0)
+    rm2 = tl.load(running + at_mean2 + units_at, mask=unit, other=0.0)
+    rv2 = tl.load(running + at_var2 + units_at, mask=unit, other=0.0)
     for epoch in range(epochs):
         total = 0.0
         for s in range(steps):
@@ -148,12 +148,12 @@ def train_batchnorm(
             w2 = tl.load(weights + p2, mask=in2, other=0.0)
             mean1, sq1 = tl.zeros([H], tl.float32), tl.zeros([H], tl.float32)
             for b in range(count):
-                xb, yb = _rows(own, tl.load(batch + b * R + r), x, y, xm, xs, ym, ys, d, inputs, D)
+                xb, yb = _rows(row_table, tl.load(batch + b * R + r), x, y, xm, xs, ym, ys, d, inputs, D)
                 mean1, sq1 = _merge(mean1, sq1, b * R, _dot(xb, w1, PRECISION), R)
             inv1 = 1.0 / tl.sqrt(sq1 / M + eps)
             mean2, sq2 = tl.zeros([H], tl.float32), tl.zeros([H], tl.float32)
             for b in range(count):
-                xb, yb = _rows(own, tl.load(batch + b * R + r), x, y, xm, xs, ym, ys, d, inputs, D)
+                xb, yb = _rows(row_table, tl.load(batch + b * R + r), x, y, xm, xs, ym, ys, d, inputs, D)
                 z1 = (_dot(xb, w1, PRECISION) - mean1[None, :]) * inv1[None, :]
                 h1 = tl.maximum(z1 * g1[None, :] + b1[None, :], 0.0)
                 mean2, sq2 = _merge(mean2, sq2, b * R, _dot(h1, w2, PRECISION), R)
@@ -161,7 +161,7 @@ def train_batchnorm(
             loss, db3 = 0.0, 0.0
             dw3, db2, dg2 = tl.zeros([H], tl.float32), tl.zeros([H], tl.float32), tl.zeros([H], tl.float32)
             for b in range(count):
-                xb, yb = _rows(own, tl.load(batch + b * R + r), x, y, xm, xs, ym, ys, d, inputs, D)
+                xb, yb = _rows(row_table, tl.load(batch + b * R + r), x, y, xm, xs, ym, ys, d, inputs, D)
                 z1 = (_dot(xb, w1, PRECISION) - mean1[None, :]) * inv1[None, :]
                 h1 = tl.maximum(z1 * g1[None, :] + b1[None, :], 0.0)
                 z2 = (_dot(h1, w2, PRECISION) - mean2[None, :]) * inv2[None, :]
@@ -180,7 +180,7 @@ def train_batchnorm(
             w2t = tl.load(weights + pt, mask=in2, other=0.0)
             x_d, x_z = tl.zeros([D, H], tl.float32), tl.zeros([D, H], tl.float32)
             for b in range(count):
-                xb, yb = _rows(own, tl.load(batch + b * R + r), x, y, xm, xs, ym, ys, d, inputs, D)
+                xb, yb = _rows(row_table, tl.load(batch + b * R + r), x, y, xm, xs, ym, ys, d, inputs, D)
                 z1 = (_dot(xb, w1, PRECISION) - mean1[None, :]) * inv1[None, :]
                 h1 = tl.maximum(z1 * g1[None, :] + b1[None, :], 0.0)
                 z2 = (_dot(h1, w2, PRECISION) - mean2[None, :]) * inv2[None, :]
@@ -207,27 +207,27 @@ def train_batchnorm(
             dw3 += w3 * decay
             w1 = _step(first, second, p1, in1, w1, dw1, rate, root)
             _large_step(weights, first, second, p2, in2, dw2, decay, rate, root)
-            g1 = _step(first, second, at_g1 + each, unit, g1, dg1, rate, root)
-            b1 = _step(first, second, at_b1 + each, unit, b1, db1, rate, root)
-            g2 = _step(first, second, at_g2 + each, unit, g2, dg2, rate, root)
-            b2 = _step(first, second, at_b2 + each, unit, b2, db2, rate, root)
-            w3 = _step(first, second, at_w3 + each, unit, w3, dw3, rate, root)
+            g1 = _step(first, second, at_g1 + units_at, unit, g1, dg1, rate, root)
+            b1 = _step(first, second, at_b1 + units_at, unit, b1, db1, rate, root)
+            g2 = _step(first, second, at_g2 + units_at, unit, g2, dg2, rate, root)
+            b2 = _step(first, second, at_b2 + units_at, unit, b2, db2, rate, root)
+            w3 = _step(first, second, at_w3 + units_at, unit, w3, dw3, rate, root)
             b3, m3, v3 = _adam(b3, m3, v3, db3, rate, root)
             tl.debug_barrier()  # one thread may load what another has stored
         tl.store(losses + e * epochs + epoch, total / steps)
     tl.store(weights + p1, w1, mask=in1)
-    tl.store(weights + at_g1 + each, g1, mask=unit)
-    tl.store(weights + at_b1 + each, b1, mask=unit)
-    tl.store(weights + at_g2 + each, g2, mask=unit)
-    tl.store(weights + at_b2 + each, b2, mask=unit)
-    tl.store(weights + at_w3 + each, w3, mask=unit)
+    tl.store(weights + at_g1 + units_at, g1, mask=unit)
+    tl.store(weights + at_b1 + units_at, b1, mask=unit)
+    tl.store(weights + at_g2 + units_at, g2, mask=unit)
+    tl.store(weights + at_b2 + units_at, b2, mask=unit)
+    tl.store(weights + at_w3 + units_at, w3, mask=unit)
     tl.store(weights + at_b3 + e, b3)
     tl.store(first + at_b3 + e, m3)
     tl.store(second + at_b3 + e, v3)
-    tl.store(running + at_mean1 + each, rm1, mask=unit)
-    tl.store(running + at_var1 + each, rv1, mask=unit)
-    tl.store(running + at_mean2 + each, rm2, mask=unit)
-    tl.store(running + at_var2 + each, rv2, mask=unit)
+    tl.store(running + at_mean1 + units_at, rm1, mask=unit)
+    tl.store(running + at_var1 + units_at, rv1, mask=unit)
+    tl.store(running + at_mean2 + units_at, rm2, mask=unit)
+    tl.store(running + at_var2 + units_at, rv2, mask=unit)
 
 
 @triton.jit(do_not_specialize=VARYING)
@@ -245,21 +245,21 @@ def train_dropout(
     decay = tl.load(decays + e)
     seed = tl.load(seeds + e)
     keep0, keep1, keep2 = tl.load(keeps + 3 * e), tl.load(keeps + 3 * e + 1), tl.load(keeps + 3 * e + 2)
-    own = table + e * longest
+    row_table = table + e * longest
     order = orders + tl.load(order_of + e) * epochs * per_epoch
     p1, in1 = _first(at_w1, e, d, h, inputs, width)
     p2, in2 = _second(at_w2, e, i, h, width)
-    each = e * width + h
+    units_at = e * width + h
     w1 = tl.load(weights + p1, mask=in1, other=0.0)
     pt, _in = _transposed(at_w2, e, i, h, width)
-    b1 = tl.load(weights + at_b1 + each, mask=unit, other=0.0)
-    b2 = tl.load(weights + at_b2 + each, mask=unit, other=0.0)
-    w3 = tl.load(weights + at_w3 + each, mask=unit, other=0.0)
+    b1 = tl.load(weights + at_b1 + units_at, mask=unit, other=0.0)
+    b2 = tl.load(weights + at_b2 + units_at, mask=unit, other=0.0)
+    w3 = tl.load(weights + at_w3 + units_at, mask=unit, other=0.0)
     b3 = tl.load(weights + at_b3 + e)
     m3 = tl.load(first + at_b3 + e)
     v3 = tl.load(second + at_b3 + e)
     cells = r[:, None] * (2 * H + D) + h[None, :]
-    xb, yb = _rows(own, tl.load(order + r), x, y, xm, xs, ym, ys, d, inputs, D)
+    xb, yb = _rows(row_table, tl.load(order + r), x, y, xm, xs, ym, ys, d, inputs, D)
     for epoch in range(epochs):
         total = 0.0
         for s in range(steps):
@@ -267,7 +267,7 @@ def train_dropout(
             # The next batch is loaded while this one is computed.
             after = tl.minimum(epoch * per_epoch + (s + 1) * R, (epochs - 1) * per_epoch + (steps - 1) * R)
             after = tl.where((s + 1 == steps) & (epoch + 1 < epochs), (epoch + 1) * per_epoch, after)
-            next_x, next_y = _rows(own, tl.load(order + after + r), x, y, xm, xs, ym, ys, d, inputs, D)
+            next_x, next_y = _rows(row_table, tl.load(order + after + r), x, y, xm, xs, ym, ys, d, inputs, D)
             key = seed * 4294967296 + done + epoch * steps + s  # every pair of network and step has its own number
             f0 = (tl.rand(key, 2 * H + r[:, None] * (2 * H + D) + d[None, :]) < keep0) / keep0
             f1 = (tl.rand(key, cells) < keep1) / keep1
@@ -288,17 +288,17 @@ def train_dropout(
             root = tl.load(corrections + 2 * (epoch * steps + s) + 1)
             w1 = _step(first, second, p1, in1, w1, dw1, rate, root)
             _large_step(weights, first, second, p2, in2, dw2, decay, rate, root)
-            b1 = _step(first, second, at_b1 + each, unit, b1, tl.sum(d1, 0), rate, root)
-            b2 = _step(first, second, at_b2 + each, unit, b2, tl.sum(d2, 0), rate, root)
-            w3 = _step(first, second, at_w3 + each, unit, w3, dw3, rate, root)
+            b1 = _step(first, second, at_b1 + units_at, unit, b1, tl.sum(d1, 0), rate, root)
+            b2 = _step(first, second, at_b2 + units_at, unit, b2, tl.sum(d2, 0), rate, root)
+            w3 = _step(first, second, at_w3 + units_at, unit, w3, dw3, rate, root)
             b3, m3, v3 = _adam(b3, m3, v3, tl.sum(error, 0), rate, root)
             xb, yb = next_x, next_y
             tl.debug_barrier()
         tl.store(losses + e * epochs + epoch, total / steps)
     tl.store(weights + p1, w1, mask=in1)
-    tl.store(weights + at_b1 + each, b1, mask=unit)
-    tl.store(weights + at_b2 + each, b2, mask=unit)
-    tl.store(weights + at_w3 + each, w3, mask=unit)
+    tl.store(weights + at_b1 + units_at, b1, mask=unit)
+    tl.store(weights + at_b2 + units_at, b2, mask=unit)
+    tl.store(weights + at_w3 + units_at, w3, mask=unit)
     tl.store(weights + at_b3 + e, b3)
     tl.store(first + at_b3 + e, m3)
     tl.store(second + at_b3 + e, v3)
@@ -320,22 +320,22 @@ def statistics(
     xm, xs, _ym, _ys = _scales(x_mean, x_std, y_mean, y_std, e, d, inputs)
     p1, in1 = _first(at_w1, e, d, h, inputs, width)
     p2, in2 = _second(at_w2, e, i, h, width)
-    each = e * width + h
+    units_at = e * width + h
     w1 = tl.load(weights + p1, mask=in1, other=0.0)
     w2 = tl.load(weights + p2, mask=in2, other=0.0)
-    g1 = tl.load(weights + at_g1 + each, mask=unit, other=0.0)
-    b1 = tl.load(weights + at_b1 + each, mask=unit, other=0.0)
-    own = table + e * longest
+    g1 = tl.load(weights + at_g1 + units_at, mask=unit, other=0.0)
+    b1 = tl.load(weights + at_b1 + units_at, mask=unit, other=0.0)
+    row_table = table + e * longest
     batch = picked + (tl.load(which + e) * states + state) * M
     mean1, sq1 = tl.zeros([H], tl.float32), tl.zeros([H], tl.float32)
     for b in range(count):
-        row = tl.load(own + tl.load(batch + b * R + r)).to(tl.int64)
+        row = tl.load(row_table + tl.load(batch + b * R + r)).to(tl.int64)
         xb = tl.load(x + row[:, None] * inputs + d[None, :], mask=d[None, :] < inputs, other=0.0)
         mean1, sq1 = _merge(mean1, sq1, b * R, _dot((xb - xm[None, :]) / xs[None, :], w1, PRECISION), R)
     inv1 = 1.0 / tl.sqrt(sq1 / M + eps)
     mean2, sq2 = tl.zeros([H], tl.float32), tl.zeros([H], tl.float32)
     for b in range(count):
-        row = tl.load(own + tl.load(batch + b * R + r)).to(tl.int64)
+        row = tl.load(row_table + tl.load(batch + b * R + r)).to(tl.int64)
         xb = tl.load(x + row[:, None] * inputs + d[None, :], mask=d[None, :] < inputs, other=0.0)
         a1 = _dot((xb - xm[None, :]) / xs[None, :], w1, PRECISION)
         h1 = tl.maximum((a1 - mean1[None, :]) * (inv1 * g1)[None, :] + b1[None, :], 0.0)
