@@ -60,16 +60,19 @@ class Beyond(BaseException):
     """What is no `Exception`."""
 
 
-def dies(x: int, deadly: list[int], kind: str) -> int:
+def dies(x: int, deadly: list[int], kind: str, folder: str) -> int:
     if x in deadly:
         if kind == "beyond":
             raise Beyond
         if kind == "exit":
             os._exit(7)
         if kind == "orphan":  # a child keeps the pipes open after its parent's death
-            if os.fork() == 0:
-                time.sleep(10)
+            child = os.fork()
+            if child == 0:
+                time.sleep(120)
+                Path(folder, "ended").touch()
                 os._exit(0)
+            Path(folder, f"{child}.pid").touch()
             os.kill(os.getpid(), signal.SIGKILL)
         os.kill(os.getpid(), getattr(signal, kind))
         time.sleep(60)

@@ -7,8 +7,8 @@ import time
 
 
 def gone(number: int) -> bool:
-    """Return whether a process has ended, or does so within ten seconds."""
-    for _ in range(1000):
+    """Return whether a process has ended, or does so within a minute."""
+    for _ in range(6000):
         try:
             os.kill(number, 0)
         except ProcessLookupError:

@@ -195,7 +195,7 @@ def test_a_closed_store_another_thread_and_a_lock(tmp_path):
 
 
 FORKED = """
-import os, signal, sys, time
+import os, signal, sys
 sys.path.insert(0, sys.argv[2])
 from experiments.bench import Store, Unit, run_local
 
@@ -216,23 +216,30 @@ def child(work):
 """
 
 KILLED = """
-def work():
+def work(instructions):
     with Store(sys.argv[1]) as store:
-        run_local(units(100), store, workers=0)
+        left = [instructions]
+
+        def step():
+            left[0] -= 1
+            if not left[0]:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+        def begin(done, total):
+            store._connection.set_progress_handler(step, 1)
+
+        run_local(units(40), store, workers=0, progress=begin)
 
 def missing():
     with Store(sys.argv[1]) as store:
-        return len(store.missing(units(100)))
+        return len(store.missing(units(40)))
 
 left = [missing()]
-for _ in range(5):
-    number = child(work)
-    while missing() == left[-1] > 0:  # until it has written something more
-        time.sleep(0.001)
-    os.kill(number, signal.SIGKILL)
-    os.waitpid(number, 0)
+for instructions in (200, 211, 222, 233, 244):  # of SQLite, in the middle of different writes
+    _, status = os.waitpid(child(lambda: work(instructions)), 0)
+    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
     left.append(missing())
-assert left == sorted(left, reverse=True) and left[1] < 100, left
+assert 0 < left[-1] and all(more > less for more, less in zip(left, left[1:])), left
 """
 
 
@@ -251,22 +258,22 @@ assert [os.waitpid(number, 0)[1] for number in numbers] == [0] * 4
 def test_writers_killed_at_any_moment_lose_nothing(tmp_path, table):
     here = str(sys.path[0])
     path = tmp_path / "results.db"
-    subprocess.run([sys.executable, "-c", FORKED + KILLED, str(path), here], check=True, timeout=60)
-    units = [Unit("test", "fake_units:square", {"x": x, "text": "t" * 500}) for x in range(100)]
+    subprocess.run([sys.executable, "-c", FORKED + KILLED, str(path), here], check=True, timeout=300)
+    units = [Unit("test", "fake_units:square", {"x": x, "text": "t" * 500}) for x in range(40)]
     with Store(path) as store, Store(tmp_path / "other.db") as uninterrupted:
         left = len(store.missing(units))
         tally = run_local(units, store, workers=0)
-        assert (tally.kept, tally.finished, tally.failed) == (100 - left, left, 0)
+        assert (tally.kept, tally.finished, tally.failed) == (40 - left, left, 0)
         run_local(units, uninterrupted, workers=0)
         assert table(store) == table(uninterrupted)
-        assert len(table(store)) == 100
+        assert len(table(store)) == 40
 
 
 @takes_long
 @pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="needs fork")
 def test_several_processes_make_a_store_and_write_at_once(tmp_path):
     path = tmp_path / "results.db"
-    subprocess.run([sys.executable, "-c", FORKED + TOGETHER, str(path), str(sys.path[0])], check=True, timeout=60)
+    subprocess.run([sys.executable, "-c", FORKED + TOGETHER, str(path), str(sys.path[0])], check=True, timeout=300)
     with Store(path) as store:
         rows = store.rows("test")
     assert [row["x"] for row in rows] == list(range(150))
