@@ -95,10 +95,11 @@ def maps(
         image_files,
         load_network,
         map_images,
+        mapped_image,
         read_settings,
     )
     from ..posterior import load
-    from ..report import can_write_pages
+    from ..report import MapsReport, Provenance, can_write_pages, write_report
 
     network, module = load_network(model, weights)
     if settings is None:
@@ -128,40 +129,46 @@ def maps(
     else:
         note(f"Collecting the statistics of {states} batches of {batch_size} training images ...")
         likelihood = Categorical(ignore_index=map_settings.ignore)
-        fitted = getattr(methods, method)(batch_size, states=states).fit(
-            network, ImageFiles(training, map_settings), likelihood
-        )
-        fitted.save(out / POSTERIOR)
+        training_images = ImageFiles(training, map_settings)
+        posterior = getattr(methods, method)(batch_size, states=states).fit(network, training_images, likelihood)
+        posterior.save(out / POSTERIOR)
         stored = {"options": options, "posterior": hashlib.sha256((out / POSTERIOR).read_bytes()).hexdigest()}
         write_bytes(out / OPTIONS, json.dumps(stored, indent=1).encode())
-        posterior = fitted
 
     def progress(done: int, total: int) -> None:
         if not quiet:
-            print(
-                f"\r{done} of {format_count(total, 'image')}",
-                end="\n" if done == total else "",
-                file=sys.stderr,
-                flush=True,
-            )
+            end = "\n" if done == total else ""
+            print(f"\r{done} of {format_count(total, 'image')}", end=end, file=sys.stderr, flush=True)
 
-    square = None if tile is None else (tile, tile)
     image_maps = map_images(
         posterior,
         new_images,
         map_settings,
         out,
         samples=samples,
-        tile=square,
+        tile=None if tile is None else (tile, tile),
         overlap=overlap,
         truth=truth,
         progress=progress,
     )
+    counts, right, known = _levels(image_maps)
     has_page = can_write_pages()
     if has_page:
+        count = image_maps[0].classes
+        classes = list(zip(map_settings.class_names(count), map_settings.class_colours(count), strict=True))
         command = shlex.join(["bayesnorm", "maps", "--model", model, "--images", str(images), "--out", str(out)])
-        _write_page(image_maps, map_settings, truth, escape_controls(images.resolve().name), command, shown, out / PAGE)
-    _print_summary(image_maps, out, has_page, as_json)
+        pictures = [mapped_image(maps_of_image, map_settings, truth) for maps_of_image in image_maps[:shown]]
+        title, provenance = escape_controls(images.resolve().name), Provenance.now(command)
+        write_report(
+            MapsReport(title, pictures, len(image_maps), counts, right, known, classes, provenance), out / PAGE
+        )
+    _print_summary(image_maps, right, known, out, has_page, as_json)
+
+
+def _levels(image_maps: list[Any]) -> list[Any]:
+    """Return the sums over all images of `counts`, `right` and `known`; None for those that no image has."""
+    columns = ([getattr(maps_of_image, name) for maps_of_image in image_maps] for name in ("counts", "right", "known"))
+    return [None if column[0] is None else sum(column) for column in columns]
 
 
 def _stored_posterior(out: Path, options: dict[str, Any]) -> bool:
@@ -181,37 +188,11 @@ def _stored_posterior(out: Path, options: dict[str, Any]) -> bool:
     return (out / POSTERIOR).is_file() and hashlib.sha256((out / POSTERIOR).read_bytes()).hexdigest() == digest
 
 
-def _write_page(
-    image_maps: list[Any], settings: Any, truth: Path | None, title: str, command: str, shown: int, path: Path
-) -> None:
-    """Write the HTML page of the most uncertain images."""
-    import numpy as np
-
-    from ..maps import mapped_image
-    from ..report import MapsReport, Provenance, write_report
-
-    counts = np.sum([image_map.counts for image_map in image_maps], axis=0)
-    right, labelled = (
-        None if truth is None else np.sum([getattr(image_map, name) for image_map in image_maps], axis=0)
-        for name in ("right", "known")
-    )
-    count = image_maps[0].classes
-    classes = list(zip(settings.class_names(count), settings.class_colours(count), strict=True))
-    provenance = Provenance.now(command)
-    images = [mapped_image(image_map, settings, truth) for image_map in image_maps[:shown]]
-    write_report(MapsReport(title, images, len(image_maps), counts, right, labelled, classes, provenance), path)
-
-
-def _print_summary(image_maps: list[Any], out: Path, has_page: bool, as_json: bool) -> None:
+def _print_summary(image_maps: list[Any], right: Any, known: Any, out: Path, has_page: bool, as_json: bool) -> None:
     """Print the accuracy, the most uncertain images, and where the results are."""
     from ..report import WITHOUT_PAGE
 
-    accuracy = None
-    if image_maps[0].right is not None:
-        right, labelled = (
-            sum(getattr(image_map, name).sum() for image_map in image_maps) for name in ("right", "known")
-        )
-        accuracy = float(right / max(1, labelled))
+    accuracy = None if right is None else float(right.sum() / max(1, known.sum()))
     page = str(out / PAGE) if has_page else None
     if as_json:
         entries = [

@@ -8,7 +8,6 @@ import io
 import json
 from collections import Counter
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
@@ -34,7 +33,7 @@ from .images import (
     within_memory,
 )
 from .settings import MapSettings
-from .stored import LEVELS, ImageMaps, digest_of_posterior, store_maps, stored_maps
+from .stored import LEVELS, ImageMaps, digest_of_posterior, store_numbers, stored_numbers
 
 # The largest 16-bit value.
 _WHITE = 65535
@@ -73,57 +72,52 @@ def map_images(
     truths = _truths(names, truth)
     how = {"samples": samples, "tile": tile, "overlap": overlap}
     common = json.dumps([digest_of_posterior(posterior), settings.as_json(), how], sort_keys=True)
-    found = []
+
+    def predict(x: Tensor) -> Any:
+        return posterior.predict(x, MonteCarlo(samples), keep="summary", tile=tile, overlap=overlap)
+
+    image_maps = []
     for number, (path, name) in enumerate(zip(paths, names, strict=True), 1):
-        image = _Image(path, read_file(path), truths.get(name), b"")
-        if image.truth is not None:
-            image = replace(image, truth_content=read_file(image.truth, "truth"))
-        key = image.digest(common)
+        # Each file is read once, so that its digest is that of the pixels.
+        content, truth_file = read_file(path), truths.get(name)
+        truth_content = b"" if truth_file is None else read_file(truth_file, "truth")
+        digests = [hashlib.sha256(part).hexdigest() for part in (content, truth_content)]
+        key = hashlib.sha256(json.dumps([common, *digests, truth_file is not None]).encode()).hexdigest()
         labels, entropy = (out / folder / f"{name}.png" for folder in ("labels", "entropy"))
         numbers = out / "numbers" / f"{name}.json"
-        maps = stored_maps(path, labels, entropy, key, numbers)
-        if maps is None:
+        values = stored_numbers(labels, entropy, key, numbers)
+        if values is None:
             with within_memory(path):
-                maps, labels_png, entropy_png = _mapped(posterior, image, labels, entropy, settings, **how)
-            store_maps(maps, key, labels_png, entropy_png, numbers)
-        found.append(maps)
+                pixels = read_image(path, len(settings.mean), content)
+                true = None if truth_file is None else read_labels(truth_file, truth_content)
+                if true is not None and true.shape != pixels.shape[:2]:
+                    raise InputError(
+                        f"truth: {truth_file} has {true.shape} pixels (height, width), but its image has "
+                        f"{pixels.shape[:2]}. Use the same size."
+                    )
+                values, labels_png, entropy_png = _mapped(predict, pixels, true, settings)
+            write_bytes(labels, labels_png)
+            write_bytes(entropy, entropy_png)
+            store_numbers(values, labels_png, entropy_png, key, numbers)
+        image_maps.append(ImageMaps.from_numbers(path, labels, entropy, values))
         if progress is not None:
             progress(number, len(paths))
-    found.sort(key=lambda maps: -maps.mean_entropy)
-    write_bytes(out / "images.csv", _csv(found).encode())
-    return found
-
-
-@dataclass(frozen=True)
-class _Image:
-    """An image and its true classes; each file is read once, so that its digest is that of the pixels."""
-
-    path: Path
-    content: bytes
-    truth: Path | None
-    truth_content: bytes
-
-    def digest(self, common: str) -> str:
-        """Return the SHA-256 of both files and of what all images have in common."""
-        contents = [hashlib.sha256(content).hexdigest() for content in (self.content, self.truth_content)]
-        return hashlib.sha256(json.dumps([common, *contents, self.truth is not None]).encode()).hexdigest()
+    image_maps.sort(key=lambda maps: -maps.mean_entropy)
+    write_bytes(out / "images.csv", _csv(image_maps).encode())
+    return image_maps
 
 
 def _mapped(
-    posterior: Posterior, image: _Image, labels_path: Path, entropy_path: Path, settings: MapSettings, **how: Any
-) -> tuple[ImageMaps, bytes, bytes]:
-    """Return the maps of an image, and the content of the files of labels and entropy."""
-    pixels = read_image(image.path, len(settings.mean), image.content)
+    predict: Callable[[Tensor], Any],
+    pixels: NDArray[np.uint8],
+    true: NDArray[np.int64] | None,
+    settings: MapSettings,
+) -> tuple[dict[str, Any], bytes, bytes]:
+    """Return the numbers of the maps of an image as JSON values, and the content of the files of labels and entropy."""
     size = pixels.shape[0], pixels.shape[1]
     x = network_input(pixels, settings)[None]
     filled = filled_up(x, settings.multiple)
-    predictive = posterior.predict(
-        filled,
-        MonteCarlo(how["samples"]),
-        keep="summary",
-        tile=how["tile"],
-        overlap=how["overlap"],
-    )
+    predictive = predict(filled)
     if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 4:
         shape = tuple(getattr(predictive, "probs", predictive.mean).shape)
         raise InputError(
@@ -136,38 +130,29 @@ def _mapped(
     def cut(values: Tensor) -> Tensor:
         # Outputs can be smaller than inputs; the padding is cut off in proportion.
         sides = zip(values.shape[1:], x.shape[2:], filled.shape[2:], strict=True)
-        height, width = (round(side * given / whole) for side, given, whole in sides)
+        height, width = (round(side * inner / whole) for side, inner, whole in sides)
         return values[0, :height, :width].cpu()
 
     most = float(np.log(count))
     labels = resized(cut(predictive.label), size, smooth=False).numpy().astype(np.int64)
     uncertainty = resized(cut(predictive.entropy).float().clamp(0, most) / most, size, smooth=True).numpy()
-    epistemic = float(cut(predictive.mutual_information).float().mean()) / most
     level = np.minimum((uncertainty * LEVELS).astype(np.int64), LEVELS - 1)
-    right = known = None
-    if image.truth is not None:
-        true = read_labels(image.truth, image.truth_content)
-        if true.shape != size:
-            raise InputError(
-                f"truth: {image.truth} has {true.shape} pixels (height, width), but its image has {size}. Use the same "
-                "size."
-            )
-        seen = known_pixels(true, count, settings.ignore)
-        known = np.bincount(level[seen], minlength=LEVELS)
-        right = np.bincount(level[seen & (true == labels)], minlength=LEVELS)
-    maps = ImageMaps(
-        image.path,
-        labels_path,
-        entropy_path,
-        float(uncertainty.mean()),
-        epistemic,
-        count,
-        np.bincount(level.ravel(), minlength=LEVELS),
-        right,
-        known,
-    )
+    has_class = None if true is None else known_pixels(true, count, settings.ignore)
+
+    def counts(counted: NDArray[np.bool_]) -> list[int]:
+        levels: list[int] = np.bincount(level[counted], minlength=LEVELS).tolist()
+        return levels
+
+    numbers = {
+        "mean_entropy": float(uncertainty.mean()),
+        "mean_mutual_information": float(cut(predictive.mutual_information).float().mean()) / most,
+        "classes": count,
+        "counts": counts(np.ones_like(labels, bool)),
+        "right": None if has_class is None else counts(has_class & (true == labels)),
+        "known": None if has_class is None else counts(has_class),
+    }
     grey = pillow().fromarray(np.round(uncertainty * _WHITE).astype(np.uint16))
-    return maps, label_png(labels, settings.class_colours(count)), png(grey)
+    return numbers, label_png(labels, settings.class_colours(count)), png(grey)
 
 
 def known_pixels(true: NDArray[np.int64], classes: int, ignore: int | None) -> NDArray[np.bool_]:
@@ -198,11 +183,11 @@ def _truths(names: Sequence[str], folder: Path | None) -> dict[str, Path]:
     return {name: found[name] for name in names}
 
 
-def _csv(found: Sequence[ImageMaps]) -> str:
+def _csv(image_maps: Sequence[ImageMaps]) -> str:
     target = io.StringIO()
     writer = csv.writer(target, lineterminator="\n")
     writer.writerow(["image", "entropy", "mutual_information", "accuracy", "labels", "entropy_map"])
-    for maps in found:
+    for maps in image_maps:
         accuracy = "" if maps.accuracy is None else f"{maps.accuracy:.4f}"
         numbers = [f"{maps.mean_entropy:.5f}", f"{maps.mean_mutual_information:.5f}", accuracy]
         writer.writerow([str(maps.path), *numbers, f"labels/{maps.labels.name}", f"entropy/{maps.entropy.name}"])

@@ -60,6 +60,12 @@ class ImageMaps:
     right: NDArray[np.int64] | None = None
     known: NDArray[np.int64] | None = None
 
+    @classmethod
+    def from_numbers(cls, path: Path, labels: Path, entropy: Path, numbers: dict[str, Any]) -> ImageMaps:
+        """Return the maps of an image from its files and its numbers, which are JSON values."""
+        arrays = {name: np.array(value, np.int64) for name, value in numbers.items() if isinstance(value, list)}
+        return cls(path, labels, entropy, **{**numbers, **arrays})
+
     @property
     def accuracy(self) -> float | None:
         """The share of correctly predicted pixels; None without true classes."""
@@ -85,45 +91,35 @@ def digest_of_weights(network: nn.Module) -> str:
     return content_digest({name: value.detach().cpu() for name, value in state.items()}, "")
 
 
-def store_maps(maps: ImageMaps, inputs: str, labels: bytes, entropy: bytes, numbers: Path) -> None:
-    """Write the maps of an image, and last the file that marks the image as done.
+def store_numbers(values: dict[str, Any], labels: bytes, entropy: bytes, inputs: str, numbers: Path) -> None:
+    """Write the file that marks an image as done, after its maps.
 
     Args:
-        maps: The maps.
-        inputs: The digest of everything that the maps were made from.
+        values: The numbers of the maps, as JSON values.
         labels, entropy: The content of the two PNG files.
-        numbers: The file that marks the image as done.
+        inputs: The digest of everything that the maps were made from.
+        numbers: The file to write.
     """
-    write_bytes(maps.labels, labels)
-    write_bytes(maps.entropy, entropy)
-    values = {name: getattr(maps, name) for name in ("mean_entropy", "mean_mutual_information", "classes")}
-    for name in ("counts", "right", "known"):
-        counts = getattr(maps, name)
-        values[name] = None if counts is None else counts.tolist()
-    values["digest"] = _digest(inputs, values, labels, entropy)
-    write_bytes(numbers, json.dumps(values).encode())
+    stored = {**values, "digest": _digest(inputs, values, labels, entropy)}
+    write_bytes(numbers, json.dumps(stored).encode())
 
 
-def stored_maps(path: Path, labels: Path, entropy: Path, inputs: str, numbers: Path) -> ImageMaps | None:
-    """Return the maps of an earlier run, or None if they are missing, damaged or made from something else.
+def stored_numbers(labels: Path, entropy: Path, inputs: str, numbers: Path) -> dict[str, Any] | None:
+    """Return the numbers of an earlier run; None if maps are missing, damaged or made from something else.
 
     Args:
-        path: The image.
-        labels, entropy: The files of its maps.
+        labels, entropy: The files of the maps.
         inputs: The digest of everything that the maps are made from now.
         numbers: The file that marks the image as done.
     """
     try:
-        values = parse_json(numbers.read_bytes())
+        values: dict[str, Any] = parse_json(numbers.read_bytes())
         _NUMBERS(values, numbers.name)
         digest = values.pop("digest")
-        if digest != _digest(inputs, values, labels.read_bytes(), entropy.read_bytes()):
-            return None
+        same = digest == _digest(inputs, values, labels.read_bytes(), entropy.read_bytes())
     except (OSError, ValueError, MemoryError, BayesNormError):
         return None
-    for name in ("counts", "right", "known"):
-        values[name] = None if values[name] is None else np.array(values[name], np.int64)
-    return ImageMaps(path, labels, entropy, **values)
+    return values if same else None
 
 
 def _digest(inputs: str, values: dict[str, Any], labels: bytes, entropy: bytes) -> str:
