@@ -14,11 +14,11 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "bayesnorm"
 
 BUDGET = {
     "active": 645,
-    "cli": 3_460,
+    "cli": 3_445,
     "compression": 680,
     "engines": 565,
     "likelihoods": 745,
-    "maps": 560,
+    "maps": 541,
     "methods": 628,
     "metrics": 665,
     "network": 3_680,
