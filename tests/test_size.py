@@ -25,7 +25,7 @@ BUDGET = {
     "plots": 1_120,
     "posterior": 1_630,
     "predictive": 735,
-    "report": 1_990,
+    "report": 1_940,
     "calibration": 756,
     "shift": 369,
     "tabular": 4_610,

@@ -10,8 +10,7 @@ from scipy.stats import binom
 
 from bayesnorm.plots import style
 from bayesnorm.report import ClassificationTest, RegressionTest
-from bayesnorm.report.groups import confidence_groups, coverage_groups, group_words, material, off_groups
-from bayesnorm.report.honesty import honesty
+from bayesnorm.report.honesty import group_words, honesty, material, off_groups, row_groups
 from bayesnorm.report.pictures import pictures
 from bayesnorm.shift import holm
 
@@ -57,7 +56,7 @@ def test_a_group_with_error_bars_that_are_too_wide():
 def test_a_small_deviation_of_a_group_is_called_small():
     # 10,000 rows of a group have a standard error of 0.3 points, so that 1.5 points are significant, but little.
     test = with_coverage([0.903, 0.903, 0.903, 0.903, 0.903, 0.885], rows=10_000)
-    assert off_groups(coverage_groups(test))
+    assert off_groups(row_groups(test))
     found = honesty(test)
     assert found.grade == "good"
     assert "1 of 6 groups of rows, from small to large error bars, deviates by more than" in found.detail
@@ -79,16 +78,16 @@ def test_too_wide_on_average_hides_no_group_that_is_too_narrow():
 def test_rows_of_equal_uncertainty_are_one_group():
     for rows in (1, 2, 40):
         test = replace(regression_test(rows=rows), std=np.ones(rows))
-        assert len(coverage_groups(test).count) == 1
-        assert group_words(coverage_groups(test)) == ""
+        assert len(row_groups(test).count) == 1
+        assert group_words(row_groups(test)) == ""
         honesty(test)
 
 
 def test_groups_of_unequal_size_are_named_by_their_rows():
     test = with_coverage([1.0, 0.5], rows=100)
     tied = replace(test, std=np.where(np.argsort(np.argsort(test.std)) < 40, 1.0, 2.0))
-    assert {int(number) for number in coverage_groups(tied).count} == {40, 160}
-    assert off_groups(coverage_groups(tied))[0].where == "in the 160 most uncertain rows"
+    assert {int(number) for number in row_groups(tied).count} == {40, 160}
+    assert off_groups(row_groups(tied))[0].where == "in the 160 most uncertain rows"
 
 
 def some_tests() -> list[RegressionTest | ClassificationTest]:
@@ -104,7 +103,7 @@ def test_verdict_and_picture_say_the_same():
     numbers = []
     for test in some_tests():
         regression = isinstance(test, RegressionTest)
-        groups = coverage_groups(test) if regression else confidence_groups(test)
+        groups = row_groups(test)
         off = off_groups(groups)
         numbers.append(len(off))
         verdict = honesty(test)
@@ -133,14 +132,14 @@ def marked(plot) -> int:
 
 def test_the_captions_have_the_sentence_of_the_verdict(undrawn):
     intervals, classes = with_coverage([1.0, 0.74]), classification_test(600, 2.0)
-    for test, groups in ((intervals, coverage_groups(intervals)), (classes, confidence_groups(classes))):
+    for test, groups in ((intervals, row_groups(intervals)), (classes, row_groups(classes))):
         assert [group_words(groups) in picture.caption for picture in pictures(test)].count(True) == 1
 
 
 def test_some_group_is_off_exactly_where_holm_rejects():
     for seed in range(40):
         test = regression_test(rows=200, scale=0.85, seed=seed)
-        groups = coverage_groups(test)
+        groups = row_groups(test)
         inside = (groups.coverage * groups.count).round()
         low, high = binom.cdf(inside, groups.count, 0.9), binom.sf(inside - 1, groups.count, 0.9)
         adjusted = holm(np.minimum(1, 2 * np.minimum(low, high)))

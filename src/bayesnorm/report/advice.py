@@ -33,8 +33,9 @@ NOTHING = "Nothing is needed."
 
 def verdicts(report: Report) -> tuple[Verdict, ...]:
     """Return the verdicts: whether it predicts well, whether its uncertainty is honest, and whether it is useful."""
-    answers = [judge(report.test) for judge in (prediction, honesty, usefulness)]
-    return tuple(replace(verdict, next_step=next_step(verdict, report)) for verdict in answers)
+    steps = ((prediction, _prediction_step), (honesty, _honesty_step), (usefulness, _usefulness_step))
+    answers = [(judge(report.test), step) for judge, step in steps]
+    return tuple(replace(verdict, next_step=verdict.next_step or step(verdict, report)) for verdict, step in answers)
 
 
 def advice(answers: Sequence[Verdict]) -> tuple[Grade, str]:
@@ -92,12 +93,6 @@ def leak_words(leaks: Mapping[str, str], target: str) -> str:
     )
 
 
-def next_step(verdict: Verdict, report: Report) -> str:
-    """Return what to do next, in whole sentences."""
-    steps = {"prediction": _prediction_step, "honesty": _honesty_step, "usefulness": _usefulness_step}
-    return verdict.next_step or steps[verdict.topic](verdict, report)
-
-
 def _prediction_step(verdict: Verdict, report: Report) -> str:
     """Say how to get better predictions."""
     test, target = report.test, report.table.target.name
@@ -111,8 +106,7 @@ def _prediction_step(verdict: Verdict, report: Report) -> str:
     if verdict.grade == "good":
         if curve is None or not curve.helps:
             return NOTHING
-        words = twice_words(curve)
-        return f"{NOTHING} But {words[0].lower()}{words[1:]}."
+        return f"{NOTHING} But t{twice_words(curve)[1:]}."
     if len(test) < FEW:
         return f"First collect more rows with a known {target}."
     if curve is not None:

@@ -13,7 +13,7 @@ from numpy.typing import NDArray
 from ..errors import InputError
 from ..metrics import accuracy, brier, classification_targets, ece, nll
 from ..predictive import ClassificationPredictive
-from .arrays import Array, HeldOutArrays, flat
+from .regression import Array, HeldOutArrays, flat
 
 # Most classes in a table of all pairs. With more classes, the page lists the most frequent mistakes.
 MOST_CLASSES = 12

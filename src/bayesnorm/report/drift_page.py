@@ -15,7 +15,7 @@ from ..plots import DriftLayers, style
 from ..shift import LEVEL
 from ..words import capitalise, format_count, format_day, format_number, format_percent, truncate
 from .contents import Provenance
-from .pictures import PagePicture, page_picture
+from .pictures import page_picture
 from .verdict import SYMBOLS, Grade
 
 if TYPE_CHECKING:
@@ -38,6 +38,12 @@ TINY = 1e-4
 
 # Below this number of rows, only large changes can be shown.
 FEW_ROWS = 30
+
+# The caption of the picture of layers.
+LAYERS = (
+    "One bar for each batch-norm layer, from input to output. The longer the bar, the less likely is such a "
+    "difference for the same number of training rows. A change in one layer also affects the layers after it."
+)
 
 
 @dataclass(frozen=True)
@@ -79,8 +85,8 @@ class ColumnPlot:
         column = self.column
         plain = style.escape(column.name[: 2 * LONGEST])
         if column.shares:
-            order = sorted(column.shares, key=lambda share: -abs(share[2] - share[1]))[:MOST_BARS]
-            shown = [share for share in column.shares if share in order]
+            most = _changed_most(column, MOST_BARS)
+            shown = [share for share in column.shares if share in most]
             place = np.arange(len(shown))[::-1]
             ax.barh(place + 0.2, [a for _, a, _ in shown], 0.4, color=now.model, label="training")
             ax.barh(place - 0.2, [b for _, _, b in shown], 0.4, color=now.rival, label="new")
@@ -129,19 +135,8 @@ def drift_context(report: DriftReport) -> dict[str, Any]:
             page_picture("drift", ColumnPlot(column), f"{capitalise(column_words(column))}.", f"Column{i}")
             for i, column in enumerate(drift.moved[:MOST_PICTURES])
         ],
-        "layers": _layers(drift),
+        "layers": drift.network and page_picture("drift", DriftLayers.from_drift(drift.network), LAYERS),
     }
-
-
-def _layers(drift: TableDrift) -> PagePicture | None:
-    """Draw how much every layer of the network differs; None if the network was not compared."""
-    if drift.network is None:
-        return None
-    caption = (
-        "One bar for each batch-norm layer, from input to output. The longer the bar, the less likely is such a "
-        "difference for the same number of training rows. A change in one layer also affects the layers after it."
-    )
-    return page_picture("drift", DriftLayers.from_drift(drift.network), caption, "DriftLayers")
 
 
 def headline(drift: TableDrift) -> str:
@@ -178,7 +173,9 @@ def column_words(column: ColumnDrift) -> str:
     """Say how far a column changed, in its own units."""
     parts = []
     if column.shares:
-        parts += _changed(column)
+        clear = [share for share in _changed_most(column, MOST_SHARES) if abs(share[2] - share[1]) >= LEAST_CHANGE]
+        parts = [f"{name}: {format_percent(a)} in training, {format_percent(b)} now" for name, a, b in clear]
+        parts = parts or ["about the same shares as in training"]
     elif column.median is not None:
         before, now = map(format_day if column.kind == "date" else format_number, column.median)
         if column.kind == "date" and before[:10] != now[:10]:
@@ -234,9 +231,6 @@ def reason_words(reasons: Mapping[str, int]) -> str:
     return "; ".join(f"{reason} ({number_of:,})" for reason, number_of in order[:MOST_REASONS]) + more
 
 
-def _changed(column: ColumnDrift) -> list[str]:
-    """Name the categories whose shares changed most."""
-    order = sorted(column.shares, key=lambda share: -abs(share[2] - share[1]))
-    clear = [share for share in order[:MOST_SHARES] if abs(share[2] - share[1]) >= LEAST_CHANGE]
-    named = [f"{name}: {format_percent(a)} in training, {format_percent(b)} now" for name, a, b in clear]
-    return named or ["about the same shares as in training"]
+def _changed_most(column: ColumnDrift, most: int) -> list[tuple[str, float, float]]:
+    """Return the categories whose shares changed most, with their shares in training and now."""
+    return sorted(column.shares, key=lambda share: -abs(share[2] - share[1]))[:most]

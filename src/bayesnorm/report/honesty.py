@@ -7,24 +7,42 @@ at groups of rows, which the pictures draw as well.
 from __future__ import annotations
 
 import math
+from dataclasses import replace
 from typing import Literal, NamedTuple
 
+import numpy as np
 import scipy
 
-from ..plots import CHANCE, QUANTILES
+from ..plots import CHANCE, QUANTILES, CoveragePlot, ReliabilityDiagram, binomial_band
 from ..words import capitalise, format_count, format_percent, too_few
 from .classification import ClassificationTest
-from .groups import Groups, OffGroup, confidence_groups, coverage_groups, group_words, material, off_groups
 from .regression import RegressionTest
 from .verdict import FEW, Grade, Scale, Verdict, limit
+
+Groups = CoveragePlot | ReliabilityDiagram
 
 Outcome = Literal["as promised", "close", "too low", "slightly low", "too high", "group low", "group high", "few rows"]
 
 # A share below the promised one by more than chance, but by no more than this, is only slightly too low.
 NEAR = 0.03
 
-# A share this close to the promised one is good enough, also if the difference is significant.
-NEGLIGIBLE = 0.01
+# A share this close to the promised one is good enough, also if the difference is significant: of all rows, or of a
+# group of rows.
+NEGLIGIBLE, NEGLIGIBLE_IN_GROUP = 0.01, 0.02
+
+# Fewest rows in a group by error bar, and the most groups.
+FEWEST_ROWS, MOST_GROUPS = 25, 6
+
+# Number of rows from which rows are grouped into ten bins of confidence rather than five.
+MANY = 500
+
+# A band this much wider, in shares of rows, so that a share that is exactly at its end lies within.
+ROUNDING = 1e-9
+
+COVERAGE = "Error bars should be right for easy and for hard rows"
+RELIABILITY = "Probabilities should match how often the model is right"
+
+PARTS = {2: "half", 3: "third", 4: "quarter", 5: "fifth", 6: "sixth"}
 
 
 class Answer(NamedTuple):
@@ -90,12 +108,27 @@ WORDS = {
 }
 
 
+class OffGroup(NamedTuple):
+    """A group of rows whose share differs significantly from the share that was promised.
+
+    Args:
+        where: Words for the group, such as "in the more uncertain half".
+        rows: Number of rows in it.
+        observed: Share of its rows that are inside their intervals, or right.
+        gap: This share minus the one that the model promised.
+    """
+
+    where: str
+    rows: int
+    observed: float
+    gap: float
+
+
 class Promise(NamedTuple):
     """What a model promised for its test rows, and what these show.
 
     Args:
-        groups: The same for groups of rows.
-        held, rows: Number of rows that hold, and of all rows.
+        held: Number of rows that hold.
         least, most: Fewest and most rows that hold if the promise is honest, apart from rare chance.
         gap: Share that holds minus the share that was promised.
         low: Share of rows at the left end of the line on the page.
@@ -103,9 +136,7 @@ class Promise(NamedTuple):
         detail: The numbers behind it.
     """
 
-    groups: Groups
     held: int
-    rows: int
     least: int
     most: int
     gap: float
@@ -113,7 +144,7 @@ class Promise(NamedTuple):
     opening: str
     detail: str
 
-    def outcome(self, off: list[OffGroup]) -> Outcome:
+    def outcome(self, rows: int, off: list[OffGroup]) -> Outcome:
         """Judge whether as many rows hold as were promised. `off` are the groups in which this is not so."""
         significant = not self.least <= self.held <= self.most
         if significant and abs(self.gap) > NEGLIGIBLE:
@@ -122,7 +153,7 @@ class Promise(NamedTuple):
             return "too low" if -self.gap > NEAR else "slightly low"
         if off:
             return "group low" if off[0].gap < 0 else "group high"
-        if self.rows < FEW:
+        if rows < FEW:
             return "few rows"
         return "close" if significant else "as promised"
 
@@ -134,7 +165,8 @@ def honesty(test: RegressionTest | ClassificationTest) -> Verdict:
     to honest promises is other than "Yes" in at most about 10 %.
     """
     promise = _class_promise(test) if isinstance(test, ClassificationTest) else _interval_promise(test)
-    rows, low, off = promise.rows, promise.low, material(off_groups(promise.groups))
+    rows, low, groups = len(test), promise.low, row_groups(test)
+    off = material(off_groups(groups))
     names = {
         "opening": promise.opening,
         "rows": f"{format_count(rows, 'row')} {'is' if rows == 1 else 'are'}",
@@ -144,7 +176,7 @@ def honesty(test: RegressionTest | ClassificationTest) -> Verdict:
         "group_rows": format_count(off[0].rows, "row") if off else "",
     }
     names |= {name: texts[isinstance(test, ClassificationTest)].format(**names) for name, texts in WORDS.items()}
-    outcome = promise.outcome(off)
+    outcome = promise.outcome(rows, off)
     answer = ANSWERS[outcome]
     headline, clause, short, next_step = (text.format(**names) for text in answer[1:])
     if off and (outcome == "slightly low" or (outcome == "too high" and off[0].gap < 0)):
@@ -153,7 +185,7 @@ def honesty(test: RegressionTest | ClassificationTest) -> Verdict:
         limit((number / rows - low) / (1 - low)) for number in (promise.held, promise.least, promise.most)
     )
     scale = Scale(place, start, end, (f"{format_percent(low)} {names['holds']}", f"all {names['holds']}"))
-    detail = f"{promise.detail} {group_words(promise.groups)}".strip()
+    detail = f"{promise.detail} {group_words(groups)}".strip()
     question, short = f"Are its {names['things']} honest?", short and capitalise(short)
     return Verdict("honesty", question, answer.grade, headline, detail, scale, clause, short, next_step)
 
@@ -167,9 +199,7 @@ def _interval_promise(test: RegressionTest) -> Promise:
     least, most = (int(bound) for bound in scipy.stats.binom.interval(CHANCE, rows, test.level))
     share = inside / rows
     return Promise(
-        groups=coverage_groups(test),
         held=inside,
-        rows=rows,
         least=least,
         most=most,
         gap=share - test.level,
@@ -189,9 +219,7 @@ def _class_promise(test: ClassificationTest) -> Promise:
     least = min(math.floor(expected), math.ceil(expected - spread))
     most = max(math.ceil(expected), math.floor(expected + spread))
     return Promise(
-        groups=confidence_groups(test),
         held=right,
-        rows=rows,
         least=least,
         most=most,
         gap=(right - expected) / rows,
@@ -201,3 +229,72 @@ def _class_promise(test: ClassificationTest) -> Promise:
         detail=f"It is right on {right:,} of {format_count(rows, 'held-out row')}. Honest probabilities like these "
         f"would give between {least:,} and {most:,} in 19 of 20 cases.",
     )
+
+
+def row_groups(test: RegressionTest | ClassificationTest) -> Groups:
+    """Group rows by their error bars or confidence, with a range of shares that chance explains in all groups together.
+
+    In 95 % of honest reports, all groups lie in their range. The error is shared equally among the groups (Bonferroni).
+    The first rejection is then the same as Holm's, and the picture can draw the range.
+    """
+    plot: Groups
+    promised: float | np.ndarray
+    if isinstance(test, RegressionTest):
+        number_of, promised = max(2, min(MOST_GROUPS, len(test) // FEWEST_ROWS)), test.level
+        plot = CoveragePlot.from_arrays(test.std, test.inside, level=test.level, groups=number_of, title=COVERAGE)
+    else:
+        bins = 10 if len(test) >= MANY else 5
+        plot = ReliabilityDiagram.from_predictive(test.predictive(), test.y, bins=bins, title=RELIABILITY)
+        promised = np.minimum(plot.confidence, 1.0)
+    lower, upper = binomial_band(plot.count, promised, 1 - (1 - CHANCE) / len(plot.count))
+    return replace(plot, lower=lower - ROUNDING, upper=upper + ROUNDING)
+
+
+def off_groups(groups: Groups) -> list[OffGroup]:
+    """Return the groups outside their band: those below it first, then by the size of the gap."""
+    if isinstance(groups, CoveragePlot):
+        observed, promised = groups.coverage, np.full(len(groups.count), groups.level)
+        where = _uncertainty_words(groups.count)
+    else:
+        observed, promised = groups.accuracy, groups.confidence
+        where = [f"where it is about {format_percent(float(confidence))} confident" for confidence in groups.confidence]
+    off = [
+        OffGroup(where[at], int(groups.count[at]), float(observed[at]), float(observed[at]) - float(promised[at]))
+        for at in np.flatnonzero(groups.off)
+    ]
+    return sorted(off, key=lambda group: (group.gap > 0, -abs(group.gap)))
+
+
+def material(off: list[OffGroup]) -> list[OffGroup]:
+    """Return the groups whose gap is large enough to matter, not only statistically significant."""
+    return [group for group in off if abs(group.gap) > NEGLIGIBLE_IN_GROUP]
+
+
+def group_words(groups: Groups) -> str:
+    """Say in a sentence how many groups deviate by more than chance explains."""
+    order = "from small to large error bars" if isinstance(groups, CoveragePlot) else "from low to high confidence"
+    off, number_of = off_groups(groups), len(groups.count)
+    if number_of < 2:
+        return ""
+    if not off:
+        return f"None of the {number_of} groups of rows, {order}, deviates by more than chance explains."
+    verb = "deviates" if len(off) == 1 else "deviate"
+    text = f"{len(off)} of {number_of} groups of rows, {order}, {verb} by more than chance explains"
+    if not material(off):
+        largest = max(abs(group.gap) for group in off)
+        text += f", but by no more than {100 * largest:.1f} percentage points"
+    return f"{text}."
+
+
+def _uncertainty_words(rows: np.ndarray) -> list[str]:
+    """Name groups of rows from the least to the most uncertain."""
+    groups = len(rows)
+    part = PARTS.get(groups) if rows.max() - rows.min() <= 1 else None
+    if groups == 2 and part:
+        return ["in the less uncertain half", "in the more uncertain half"]
+    names = [f"in group {place + 1} of {groups} (from least to most uncertain)" for place in range(groups)]
+    for at, which in ((0, "least"), (-1, "most")):
+        names[at] = f"in the {which} uncertain {part}"
+        if part is None:
+            names[at] = f"in the {format_count(int(rows[at]), f'{which} uncertain row')}"
+    return names

@@ -39,7 +39,7 @@ from .drift_page import DriftReport, drift_context
 from .learning_curve import TIMES, LearningCurve
 from .maps_page import MapsReport, maps_context
 from .pictures import PagePicture, colour_variables, page_picture, pictures
-from .regression import RegressionScores, RegressionTest
+from .regression import Array, RegressionScores, RegressionTest
 from .uncertain_rows import UncertainRows, reason_pictures, unusual_words
 from .verdict import SYMBOLS
 
@@ -144,7 +144,7 @@ def _context(report: Report) -> dict[str, Any]:
         "test_rows": rows,
         "columns": [(column, _summary(column)) for column in table.columns[:MOST_COLUMNS]],
         "target_summary": _summary(table.target),
-        "scores": score_table(test),
+        "scores": _regression_table(test) if isinstance(test, RegressionTest) else _classification_table(test),
         "pictures": pictures(test),
         "uncertain": UncertainRows.from_report(report),
         "reasons": reason_pictures(report),
@@ -194,24 +194,26 @@ def uncertainty_words(report: Report) -> str:
     # Not where the learning curve shows the contrary.
     reducible = ": more data could reduce it" if report.curve is None or report.curve.helps else ""
     if isinstance(test, RegressionTest):
-        total = float((test.std**2).mean())
-        share = float((test.epistemic_std**2).mean()) / total if total > 0 else 0.0
+        share = _part(test.epistemic_std**2, test.std**2)
         least, middle, most = (format_number(float(value), 3) for value in np.quantile(test.std, (0, 0.5, 1)))
         return (
             f"The error bars (one standard deviation) are between ± {least} and ± {most}, with a median of ± {middle}. "
-            f"{format_percent(share)} of the predicted variance is epistemic{reducible}. The rest is noise in "
+            f"{share} of the predicted variance is epistemic{reducible}. The rest is noise in "
             f"the target.{limit}"
         )
     if test.mutual_information is None:
         return ""
-    total = float(test.entropy.mean())
-    share = float(test.mutual_information.mean()) / total if total > 0 else 0.0
-    sure, unsure = float(np.median(test.confidence)), float(test.confidence.min())
+    share = _part(test.mutual_information, test.entropy)
+    sure, unsure = (format_percent(float(value), 1) for value in np.quantile(test.confidence, (0.5, 0)))
     return (
-        f"The probability of the predicted class is {format_percent(sure, 1)} in the median row and "
-        f"{format_percent(unsure, 1)} in the least certain row. {format_percent(share)} of the uncertainty (entropy) "
-        f"is epistemic{reducible}. The rest is overlap between the classes.{limit}"
+        f"The probability of the predicted class is {sure} in the median row and {unsure} in the least certain row. "
+        f"{share} of the uncertainty (entropy) is epistemic{reducible}. The rest is overlap between the classes.{limit}"
     )
+
+
+def _part(part: Array, whole: Array) -> str:
+    """Write the mean of a part as a percentage of the mean of the whole."""
+    return format_percent(float(part.mean()) / float(whole.mean()) if whole.mean() > 0 else 0.0)
 
 
 @dataclass(frozen=True)
@@ -227,11 +229,6 @@ class ScoreTable:
     names: tuple[str, ...]
     rows: tuple[tuple[str, str, tuple[str, ...]], ...]
     note: str
-
-
-def score_table(test: RegressionTest | ClassificationTest) -> ScoreTable:
-    """Return the table of all scores on the test rows."""
-    return _regression_table(test) if isinstance(test, RegressionTest) else _classification_table(test)
 
 
 def _regression_table(test: RegressionTest) -> ScoreTable:

@@ -24,10 +24,9 @@ from ..plots import (
     style,
 )
 from ..words import format_decimals, format_percent
-from .arrays import Array
 from .classification import ClassificationTest, one_sample
-from .groups import confidence_groups, coverage_groups, group_words
-from .regression import RegressionTest
+from .honesty import group_words, row_groups
+from .regression import Array, RegressionTest
 from .verdict import LITTLE
 
 # Width and height in inches: small enough that words stay legible on a phone.
@@ -80,10 +79,14 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
     shown = f" The picture shows {MOST_POINTS} of {len(test):,} rows." if len(test) > MOST_POINTS else ""
     error = test.y - test.mean
     calibration = CalibrationPlot.from_pit(test.pit, title="Intervals should contain as many targets as they promise")
-    coverage = coverage_groups(test)
+    coverage = row_groups(test)
     uncertainty = UncertaintyErrorPlot.from_arrays(
         error, test.std, test.constant_std, title="Large error bars should come with large errors"
     )
+    related = ""
+    if uncertainty.rank_correlation is not None:
+        correlation = format_decimals(uncertainty.rank_correlation, 2)
+        related = f"The rank correlation of error bar and error is {correlation} (1: perfect, 0: no relation)."
     retention = RetentionPlot.from_arrays(
         {BY_STD: test.std}, np.abs(error), score="mean absolute error", title=RETENTION
     )
@@ -112,13 +115,13 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
             coverage,
             "Rows are grouped from small to large error bars. In the grey range, deviations are explained by chance: "
             "honest error bars keep all groups within it in 95 % of reports. Overall, "
-            f"{format_percent(coverage.overall, 1)} of the targets are inside. {group_words(coverage)}",
+            f"{format_percent(float(test.inside.mean()), 1)} of the targets are inside. {group_words(coverage)}",
         ),
         page_picture(
             "uncertainty",
             uncertainty,
             "Rows are ordered from small to large error bars. The bands show the errors that the model expects; the "
-            f"dashed lines show them for one constant error bar. {_correlation(uncertainty)}",
+            f"dashed lines show them for one constant error bar. {related}",
         ),
         page_picture(
             "uncertainty",
@@ -131,7 +134,7 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
 
 def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
     wrong = ~test.right
-    reliability = confidence_groups(test)
+    reliability = row_groups(test)
     retention = RetentionPlot.from_arrays(
         {BY_ENTROPY: test.entropy}, wrong.astype(float), score="error rate", unit="%", title=RETENTION
     )
@@ -162,14 +165,6 @@ def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
             f"the dotted line, the better the uncertainty finds mistakes. {_gain(retention, BY_ENTROPY)}",
         ),
     )
-
-
-def _correlation(plot: UncertaintyErrorPlot) -> str:
-    """Say how clearly errors grow with the error bars."""
-    if plot.rank_correlation is None:
-        return ""
-    correlation = format_decimals(plot.rank_correlation, 2)
-    return f"The rank correlation of error bar and error is {correlation} (1: perfect, 0: no relation)."
 
 
 def _gain(curve: RetentionPlot, name: str) -> str:

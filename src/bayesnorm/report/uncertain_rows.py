@@ -8,11 +8,10 @@ import numpy as np
 
 from ..plots import style
 from ..words import format_column, format_count, format_day, format_decimals, format_number, format_percent, truncate
-from .arrays import Array
 from .classification import ClassificationTest
 from .contents import Column, Report, RowReasons, UncertaintyReasons
 from .pictures import PagePicture, page_picture
-from .regression import RegressionTest
+from .regression import Array, RegressionTest
 
 # Most and fewest rows of the table, and the number of cells above which it gets shorter.
 MOST_ROWS, FEWEST_ROWS, MOST_CELLS = 300, 50, 9000
