@@ -130,13 +130,16 @@ def test_a_small_gain_of_the_predictions_is_called_small():
     assert 0.9 < left < 1
     assert (found[0].grade, found[0].word) == ("fair", "A little")
     assert found[0].headline.endswith("This is a small gain.")
+    moderate = prediction(small_gain(0.4))
+    assert (moderate.grade, moderate.word) == ("fair", "Partly")
+    assert moderate.headline.endswith("This is a moderate gain.")
+    # 6 of 400 mistakes of the guess are gone, beyond chance, since none is new.
+    y = np.repeat([0, 1], [600, 400])
+    probs = np.where(np.eye(2)[np.where(np.arange(1000) < 994, 0, 1)] > 0, 0.6, 0.4)
+    classes = prediction(ClassificationTest(y, probs, np.ones(1000), None, ("a", "b"), np.array([0.6, 0.4])))
+    assert (classes.grade, classes.word) == ("fair", "A little")
+    assert "It avoids 2 % of that baseline’s mistakes, which is a small gain." in classes.headline
     assert "it predicts only a little better than always answering the average" in advice(found)[1].lower()
-
-
-def test_a_moderate_gain_is_not_called_good():
-    found = three(small_gain(0.4))[0]
-    assert (found.grade, found.word) == ("fair", "Partly")
-    assert found.headline.endswith("This is a moderate gain.")
 
 
 def test_a_small_gain_of_the_error_bars_is_called_small():
@@ -212,14 +215,3 @@ def test_probabilities_of_a_rare_class_can_be_good_although_answers_are_not():
     # Mean squared errors: 0.04 * 0.55² + 0.96 * 0.02² = 0.0125, against 0.04 * 0.96² + 0.96 * 0.04² = 0.0384.
     assert "squared error (Brier) is 67 % smaller than that of the class frequencies." in found.headline
     assert found.headline.endswith("It finds no row of “fraud” (0 of 40).")
-
-
-def test_a_small_gain_of_a_classifier():
-    # 6 of 400 mistakes of the guess are gone, beyond chance, since none is new.
-    y = np.repeat([0, 1], [600, 400])
-    label = np.where(np.arange(1000) < 994, 0, 1)
-    probs = np.where(np.eye(2)[label] > 0, 0.6, 0.4)
-    test = ClassificationTest(y, probs, np.ones(1000), None, ("a", "b"), np.array([0.6, 0.4]))
-    found = prediction(test)
-    assert (found.grade, found.word) == ("fair", "A little")
-    assert "It avoids 2 % of that baseline’s mistakes, which is a small gain." in found.headline

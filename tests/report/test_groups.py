@@ -44,35 +44,29 @@ def test_honest_on_average_but_not_in_the_more_uncertain_half():
     assert found.next_step.startswith("Expect larger errors than the error bars say in the more uncertain half.")
 
 
-def test_a_group_with_error_bars_that_are_too_wide():
-    # All 500 rows of a group inside is significant: 0.9**500 is nearly 0. The others make up for it.
-    test = with_coverage([1.0, 0.88, 0.88, 0.88, 0.88, 0.88], rows=500)
-    found = honesty(test)
-    assert found.grade == "fair"
-    assert found.headline.endswith("But in the least uncertain sixth they contain 100 %.")
-    assert found.clause == "its error bars are too wide in the least uncertain sixth"
-
-
-def test_a_small_deviation_of_a_group_is_called_small():
-    # 10,000 rows of a group have a standard error of 0.3 points, so that 1.5 points are significant, but little.
-    test = with_coverage([0.903, 0.903, 0.903, 0.903, 0.903, 0.885], rows=10_000)
-    assert off_groups(row_groups(test))
-    found = honesty(test)
-    assert found.grade == "good"
-    assert "1 of 6 groups of rows, from small to large error bars, deviates by more than" in found.detail
-    assert "but by no more than 1.5 percentage points" in found.detail
-
-
-def test_a_small_deviation_of_all_rows_is_called_small():
-    found = honesty(with_coverage([0.895] * 6, rows=10_000))
-    assert found.grade == "good"
-    assert found.headline == "90 % intervals contain 90 % of the 60,000 held-out rows, which is close enough."
-
-
-def test_too_wide_on_average_hides_no_group_that_is_too_narrow():
-    found = honesty(with_coverage([1.0, 1.0, 1.0, 1.0, 1.0, 0.8], rows=100))
-    assert found.word == "Too wide"
-    assert found.headline.endswith("In the most uncertain sixth they contain only 80 %.")
+# All 500 rows of a group inside is significant: 0.9**500 is nearly 0. The others make up for it. 10,000 rows of a group
+# have a standard error of 0.3 points, so that 1.5 points are significant, but little.
+@pytest.mark.parametrize(
+    ("shares", "rows", "word", "headline", "detail"),
+    [
+        ([1.0] + [0.88] * 5, 500, "Partly", "But in the least uncertain sixth they contain 100 %.", "1 of 6 groups"),
+        ([0.903] * 5 + [0.885], 10_000, "Yes", "as they should.", "but by no more than 1.5 percentage points."),
+        (
+            [0.895] * 6,
+            10_000,
+            "Yes",
+            "of the 60,000 held-out rows, which is close enough.",
+            "None of the 6 groups",
+        ),
+        ([1.0] * 5 + [0.8], 100, "Too wide", "In the most uncertain sixth they contain only 80 %.", "groups of rows"),
+    ],
+)
+def test_averages_and_groups_that_are_off(shares, rows, word, headline, detail):
+    verdict = honesty(with_coverage(shares, rows=rows))
+    assert verdict.word == word
+    assert verdict.headline.endswith(headline)
+    assert detail in verdict.detail
+    assert verdict.clause.endswith("too wide in the least uncertain sixth") == (rows == 500)
 
 
 def test_rows_of_equal_uncertainty_are_one_group():

@@ -154,24 +154,14 @@ def test_the_most_uncertain_rows_come_first(regression_report):
     assert [row[table.answers.index("Unusual")].text != "" for row in table.rows] == test.unusual[order].tolist()
 
 
-@pytest.mark.parametrize(
-    ("value", "text"),
-    [
-        (12345678.0, "12345678"),
-        (-1000000000274.0, "−1000000000274"),
-        (2019.0, "2019"),
-        (1e30, "1e30"),
-        (12345678.5, "12345678"),
-        ("1,5", "1,5"),
-        (None, "–"),
-    ],
-)
-def test_ids_can_be_told_apart(regression_report, value, text):
-    rows = dataclasses.replace(
-        regression_report.rows, values=[(value, *row[1:]) for row in regression_report.rows.values]
-    )
+def test_ids_can_be_told_apart(regression_report):
+    values = [12345678.0, -1000000000274.0, 2019.0, 1e30, 12345678.5, "1,5", None]
+    texts = ["12345678", "−1000000000274", "2019", "1e30", "12345678", "1,5", "–"]
+    shown = [(values[at % 7], *row[1:]) for at, row in enumerate(regression_report.rows.values)]
+    rows = dataclasses.replace(regression_report.rows, values=shown)
     table = UncertainRows.from_report(dataclasses.replace(regression_report, rows=rows))
-    assert {row[len(table.answers)].text for row in table.rows} == {text}
+    for row in table.rows:
+        assert row[len(table.answers)].text == texts[(int(row[0].text) - 1) // 3 % 7]
 
 
 def test_inputs_that_make_a_row_unlike_training_are_marked_and_no_others(regression_report):
