@@ -7,7 +7,6 @@ import math
 import numpy as np
 import pytest
 import torch
-from torch import nn
 
 import bayesnorm as bn
 from bayesnorm import active
@@ -167,39 +166,3 @@ def test_a_pool_with_nan_and_a_fit_without_posterior():
         active.ActiveLearner(torch.tensor([[1.0], [math.nan]]), truth, Far, active.bald, budget=1)
     with pytest.raises(bn.BayesNormError, match=r"fit must return a posterior.* got Tensor"):
         learner(fit=lambda x, y: y).run()
-
-
-def test_with_a_real_network():
-    """Classes, MCBN and BatchBALD: the chosen rows tell more than rows at random."""
-    generator = torch.Generator().manual_seed(0)
-    x = torch.randn(120, 2, generator=generator)
-    y = (x[:, 0] > 0).long() + (x[:, 1] > 0).long()
-
-    def fit(x, y):
-        torch.manual_seed(0)
-        model = nn.Sequential(nn.Linear(2, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3))
-        optimiser = torch.optim.Adam(model.parameters(), lr=0.05)
-        for _ in range(60):
-            optimiser.zero_grad()
-            nn.functional.cross_entropy(model(x), y).backward()
-            optimiser.step()
-        return bn.MCBN(5, states=32).fit(model.eval(), x, bn.Categorical())
-
-    found = []
-    whole = active.ActiveLearner(
-        x,
-        lambda rows, x: y[rows],
-        fit,
-        active.BatchBALD(configurations=64),
-        budget=30,
-        batch=5,
-        initial=10,
-        on_fit=lambda labels, posterior: found.append(posterior),
-    )
-    whole.run()
-    assert len(set(whole.rows.tolist())) == 30
-    for number, posterior in enumerate(found[:-1]):
-        before, chosen = whole.rows[: 10 + 5 * number], whole.rows[10 + 5 * number : 15 + 5 * number]
-        free = torch.tensor([row for row in range(120) if row not in before.tolist()])
-        information = active.bald(posterior.predict(x[chosen])).mean()
-        assert float(information) > float(active.bald(posterior.predict(x[free])).mean())

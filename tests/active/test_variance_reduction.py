@@ -9,7 +9,7 @@ import torch
 
 import bayesnorm as bn
 from bayesnorm import RegressionPredictive, active
-from bayesnorm.errors import BayesNormError, InputError
+from bayesnorm.errors import InputError
 from bayesnorm.predictive import GaussianPredictive
 
 
@@ -111,15 +111,6 @@ def test_without_noise_and_without_uncertainty():
     assert found.gains.tolist() == pytest.approx([0.5, 0])
 
 
-def test_samples_of_a_posterior(regression):
-    posterior = bn.MCBN(16, states=32).fit(regression.model, regression.x, regression.likelihood)
-    pool, reference = posterior.predict(regression.x), posterior.predict(regression.new_x)
-    found = active.variance_reduction(pool, reference)
-    assert found.shape == (len(regression.x),)
-    assert bool((found >= 0).all())
-    assert float(found.max()) < float(reference.epistemic.mean())
-
-
 def test_what_it_refuses(make_classes):
     pool = random_samples(5)
     with pytest.raises(InputError, match="reference has 30 samples and predictive has 40"):
@@ -129,7 +120,5 @@ def test_what_it_refuses(make_classes):
     closed = GaussianPredictive(torch.zeros(3, 1), torch.ones(3, 1), torch.tensor(1.0))
     with pytest.raises(InputError, match=r"predictive has 1 sample.*MonteCarlo"):
         active.variance_reduction(closed)
-    with pytest.raises(BayesNormError, match=r"count must be .* got 6"):
-        active.greedy_variance_reduction(pool, 6)
     with pytest.raises(InputError, match=r"predictive: StudentTNoise has an infinite variance"):
         active.variance_reduction(bn.StudentT(df=2).predictive(pool.loc))

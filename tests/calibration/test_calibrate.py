@@ -200,14 +200,6 @@ def test_same_seed_same_choice_and_no_global_numbers():
     assert other.likelihood != first.likelihood
 
 
-def test_targets_may_lack_the_last_axis():
-    posterior, x = regressor(), noise(50, 3, seed=1)
-    y = posterior.executable.point(x) + 0.3 * noise(50, 1, seed=2)
-    options = {"samples": 8, "batch_size": False}
-    flat, column = (bn.calibrate(posterior, x, target, **options) for target in (y[:, 0], y))
-    assert flat.likelihood == column.likelihood
-
-
 def test_a_score_that_does_not_fit(classification):
     x = noise(10, 3, seed=1)
     for score in ("nll", "rmse"):
@@ -217,12 +209,6 @@ def test_a_score_that_does_not_fit(classification):
     posterior = bn.MCBN(batch_size=8, states=4).fit(classification.model, classification.x, bn.Categorical())
     with pytest.raises(bn.BayesNormError, match="score must be \"nll\" for a ClassificationPredictive, got 'crps'"):
         bn.calibrate(posterior, classification.new_x, classification.new_y, score="crps")
-
-
-def test_targets_of_another_shape_are_refused():
-    for shape in ((9, 1), (10, 2), (10, 10), (1, 10)):
-        with pytest.raises(bn.BayesNormError, match="y has shape"):
-            bn.calibrate(regressor(), noise(10, 3, seed=1), torch.zeros(shape))
 
 
 def fold(posterior, seed, rows=300, scale=0.3):

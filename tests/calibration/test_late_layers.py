@@ -8,7 +8,7 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.calibration import late_layers as module
-from bayesnorm.calibration.late_layers import _counts, prediction_cost
+from bayesnorm.calibration.late_layers import prediction_cost
 from bayesnorm.calibration.sampled_outputs import mean_score
 
 COST = {1: 1.2, 2: 1.8, 4: 3.0, 5: 9.0}
@@ -68,13 +68,6 @@ def test_every_option_is_listed_with_its_score_and_cost(posterior, data, timed):
         assert option.posterior.likelihood == posterior.likelihood, "noise=False leaves the noise alone"
 
 
-def test_the_score_decides_and_not_the_number_of_layers(posterior, data, timed, monkeypatch):
-    scores = {1: 0.5, 2: 0.1, 4: 0.3, 5: 0.2}
-    monkeypatch.setattr(module, "mean_score", lambda posterior, *_args: scores[len(posterior.layers)])
-    assert bn.suggest_layers(posterior, *data, budget=100, samples=4).best.layers == 2
-    assert bn.suggest_layers(posterior, *data, budget=1.3, samples=4).best.layers == 1
-
-
 def test_the_noise_is_chosen_on_request(posterior, data, timed):
     found = bn.suggest_layers(posterior, *data, budget=1.5, samples=8, noise=True, score="pll")
     assert found.posterior.likelihood != posterior.likelihood
@@ -115,11 +108,6 @@ def test_too_small_a_budget_names_the_cheapest(posterior, data, timed):
 def test_a_posterior_without_layers_is_refused(data):
     with pytest.raises(bn.BayesNormError, match=r"posterior must be over batch-norm statistics, .* got dict"):
         bn.suggest_layers({}, *data)
-
-
-def test_powers_of_two_and_all():
-    for layers, counts in ((1, [1]), (2, [1, 2]), (3, [1, 2, 3]), (4, [1, 2, 4]), (31, [1, 2, 4, 8, 16, 31])):
-        assert _counts(layers) == counts
 
 
 def test_costs_are_measured_in_deterministic_passes(posterior, monkeypatch):

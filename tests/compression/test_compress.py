@@ -240,8 +240,6 @@ def test_what_cannot_be_compressed():
     with pytest.raises(bn.BayesNormError, match="share their weight"):
         bn.compress(tied)
     fitted = groups.fit(model, (x, y))
-    with pytest.raises(bn.BayesNormError, match=r"threshold must be .* got nan"):
-        bn.compress(fitted, threshold=float("nan"))
     with pytest.raises(bn.BayesNormError, match="x is None, but y is given"):
         bn.compress(fitted, y=y)
 

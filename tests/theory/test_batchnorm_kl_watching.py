@@ -220,8 +220,3 @@ def test_networks_that_cannot_be_watched():
     ):
         with pytest.raises(NetworkError, match=match):
             BatchNormKL(model, PRIOR, 8)
-
-
-def test_unknown_layers():
-    with pytest.raises(NetworkError, match=r"layers: '2' is not a batch-norm layer"):
-        BatchNormKL(network(), PRIOR, 8, layers="2")

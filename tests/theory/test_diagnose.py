@@ -7,7 +7,6 @@ import sys
 
 import pytest
 import torch
-from scipy import stats
 from torch import nn
 
 import bayesnorm as bn
@@ -52,19 +51,6 @@ def test_values_are_standardised_by_the_central_limit_theorem(found, standardise
         torch.testing.assert_close(normality.standardised, values)
         torch.testing.assert_close(normality.shift, values.mean(0))
         torch.testing.assert_close(normality.variance_ratio, values.var(0))
-
-
-def test_the_test_is_scipys(found, standardised):
-    layer = found.layer("1")
-    for values, normality in zip(standardised, (layer.mean, layer.std), strict=True):
-        for unit in range(5):
-            expected = stats.kstest(values[:, unit].numpy(), "norm")
-            assert float(normality.distance[unit]) == pytest.approx(expected.statistic)
-            assert float(normality.p_value[unit]) == pytest.approx(expected.pvalue, rel=2e-3)
-            sample = values[:, unit].numpy()
-            fitted = stats.kstest((sample - sample.mean()) / sample.std(ddof=1), "norm")
-            assert float(normality.fitted_distance[unit]) == pytest.approx(fitted.statistic)
-            assert float(normality.fitted_p_value[unit]) < fitted.pvalue, "the classical one is too lenient"
 
 
 def test_correlations(found, small):
@@ -206,14 +192,11 @@ def test_the_table():
 
 BAD = [
     ({"batch_sizes": 64}, InputError, r"batch_size=64, but train_data has only 64"),
-    ({"batch_sizes": (8, 1000)}, InputError, r"batch_size=1000, but train_data has only 64"),
     ({"batch_sizes": ()}, bn.BayesNormError, r"batch_sizes must be .* got \(\)"),
     ({"layers": "9"}, NetworkError, r"layers.*'9'"),
     ({"model": nn.Linear(3, 1)}, NetworkError, r"model.* has no batch-norm layer"),
-    ({"model": None}, NetworkError, r"model must be .* got NoneType"),
     ({"train_data": rows(64, 2)}, InputError, r"train_data.*the network's forward .*failed"),
     ({"train_data": rows(64, 3) * math.nan}, InputError, r"train_data has .* NaN"),
-    ({"train_data": {"x": 1}}, InputError, r"train_data must be .* got dict"),
 ]
 
 

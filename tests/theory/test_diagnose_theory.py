@@ -90,14 +90,6 @@ def test_duplicated_units_are_found():
     assert found.dependence.off_diagonal_chance < 0.05
 
 
-def test_what_chance_gives():
-    for batches in (20, 100):
-        found = Dependence.from_parts([rows(batches, 150, 1), rows(batches, 150, 2)])
-        for value in found.layers.flatten().tolist():
-            assert value == pytest.approx(found.chance, rel=0.03)
-        assert found.off_diagonal == pytest.approx(found.off_diagonal_chance, rel=0.02)
-
-
 def test_what_chance_gives_on_average():
     """With six batches, formulas for large numbers would be off by a tenth; over 400 times the error is a percent."""
     every = [Dependence.from_parts([rows(6, 4, seed)]) for seed in range(400)]
@@ -124,13 +116,6 @@ def test_the_lost_variance_of_a_linear_network_has_a_closed_form():
     error = 2 * float(pairs.square().sum().sqrt() / (a @ covariance @ a)) / (batches * SHUFFLES) ** 0.5
     assert expected > 0.3
     assert found.variance_lost == pytest.approx(expected, abs=3 * error)
-
-
-def test_k_copies_of_a_unit_lose_all_but_one_kth():
-    for copies, lost in ((1, 0.0), (2, 1 / 2), (4, 3 / 4)):
-        x = rows(500, 1).expand(-1, copies).contiguous()
-        found = diagnose(on_inputs(copies, eps=1e12), x, 16, batches=200).at()
-        assert found.variance_lost == pytest.approx(lost, abs=0.05)
 
 
 def test_units_that_pull_against_each_other_gain_variance():

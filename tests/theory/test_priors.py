@@ -16,7 +16,7 @@ from torch.distributions import Normal, kl_divergence as torch_kl
 from bayesnorm.errors import BayesNormError
 from bayesnorm.theory import BatchNormKL, GaussianPrior, kl_divergence, weight_decay_prior
 
-from ..two_norms import SIGMAS, TIGHT, network, rows
+from ..two_norms import TIGHT, network, rows
 from .units_by_hand import FLAT, NAN, PRIOR, some_q
 
 PER_UNIT = GaussianPrior(rows(6, seed=5), rows(6, seed=6).abs() + 0.1, rows(6, seed=7), rows(6, seed=8).abs() + 0.1)
@@ -38,44 +38,12 @@ def test_divergence_is_torchs_own():
         assert (kl_divergence(q, prior) > 0).all()
 
 
-def test_divergence_is_the_mean_log_ratio_of_samples():
-    q, n = some_q(), 40_000
-    total = torch.zeros(n, 6, dtype=torch.float64)
-    for seed, (ours, theirs) in enumerate(normals(q, PRIOR)):
-        drawn = ours.loc + ours.scale * rows(n, 6, seed=seed)
-        total += ours.log_prob(drawn) - theirs.log_prob(drawn)
-    error = total.std(0) / math.sqrt(n)
-    assert ((total.mean(0) - kl_divergence(q, PRIOR)).abs() < SIGMAS * error).all()
-    assert (error < 0.02 * kl_divergence(q, PRIOR)).all(), "the comparison means something"
-
-
-def test_divergence_from_the_prior_itself_is_zero():
-    q = some_q()
-    same = GaussianPrior(q.mean_loc, q.mean_var.sqrt(), q.std_loc, q.std_var.sqrt())
-    torch.testing.assert_close(kl_divergence(q, same), torch.zeros(6, dtype=torch.float64), **TIGHT)
-
-
 def test_a_flat_prior_leaves_minus_the_entropy():
     q = some_q()
     _, std_part = (torch_kl(ours, theirs) for ours, theirs in normals(q, dataclasses.replace(FLAT, mean_std=1.0)))
     torch.testing.assert_close(
         kl_divergence(q, FLAT), std_part - Normal(q.mean_loc, q.mean_var.sqrt()).entropy(), **TIGHT
     )
-
-
-def test_a_flat_prior_is_the_limit_of_wide_ones_up_to_their_constant():
-    q, wide = some_q(), 1e7
-    constant = math.log(wide) + 0.5 * math.log(2 * math.pi)
-    nearly = kl_divergence(q, dataclasses.replace(FLAT, mean_std=wide)) - constant
-    torch.testing.assert_close(nearly, kl_divergence(q, FLAT), rtol=0, atol=1e-9)
-
-
-def test_between_batch_sizes_the_constant_cancels():
-    """Flat on means, nearly flat on standard deviations: each adds ln(M' / M) / 2 per unit."""
-    q = some_q(batch_size=20.0)
-    prior = dataclasses.replace(FLAT, std_std=1e7)
-    more = kl_divergence(q.at_batch_size(50.5), prior) - kl_divergence(q, prior)
-    torch.testing.assert_close(more, torch.full((6,), math.log(50.5 / 20), dtype=torch.float64), rtol=0, atol=1e-9)
 
 
 def test_weight_decay_prior_is_the_papers():
@@ -102,14 +70,11 @@ def test_its_divergence_has_the_gradient_of_weight_decay():
     torch.testing.assert_close(weight.grad, expected, rtol=1e-4, atol=1e-4 * expected.abs().max().item())
 
 
-def test_a_prior_has_finite_tensors():
+def test_a_prior_has_finite_tensors_and_some_width():
     for field in ("mean_loc", "mean_std", "std_loc", "std_std"):
         for value in (torch.ones(2, 2), torch.ones(0), torch.tensor([1, NAN])):
             with pytest.raises(BayesNormError, match=rf"{field} must be .*finite number or a flat tensor .*, got"):
                 dataclasses.replace(PRIOR, **{field: value})
-
-
-def test_a_prior_has_some_width():
     for field in ("mean_std", "std_std"):
         with pytest.raises(BayesNormError, match=rf"{field} must be a positive finite number.* got 0.0"):
             dataclasses.replace(PRIOR, **{field: torch.tensor([1.0, 0.0])})

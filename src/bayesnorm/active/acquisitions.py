@@ -15,6 +15,7 @@ from torch import Tensor
 
 from ..arguments import require_seed, require_whole
 from ..errors import BayesNormError, InputError
+from ..metrics import check_finite_means
 from ..predictive import ClassificationPredictive, MultiTaskPredictive, Predictive, RegressionPredictive
 
 
@@ -209,12 +210,7 @@ def _checked(predictive: Any) -> Predictive:
         raise InputError(f"predictive must be the result of posterior.predict, got a {type(predictive).__name__}.")
     if predictive.mean.numel() == 0:
         raise InputError(f"predictive must have at least one example, got shape {tuple(predictive.mean.shape)}.")
-    bad = int((~torch.isfinite(predictive.mean)).sum())
-    if bad:
-        raise InputError(
-            f"predictive has {bad} NaN or infinite means out of {predictive.mean.numel()}. Check the inputs and the "
-            "weights of the network."
-        )
+    check_finite_means(predictive)
     return predictive
 
 

@@ -132,7 +132,9 @@ class ActiveLearner:
     def _ask(self) -> None:
         """Label the chosen examples that have no label yet."""
         waiting = self._labels.waiting
-        for part in _parts(waiting, self.rows_per_call or len(waiting)):
+        size = self.rows_per_call or len(waiting)
+        for start in range(0, len(waiting), size):
+            part = waiting[start : start + size]
             try:
                 self._answer(part)
             except BaseException as error:
@@ -236,11 +238,6 @@ def _initial(initial: Any, batch: int, budget: int, rows: int, seed: int) -> lis
 def _round_seed(seed: int, number: int) -> int:
     """Return the seed of a round. Every round has its own, so that repeating a round gives the same result."""
     return int(np.random.SeedSequence((seed, number)).generate_state(1, np.uint64)[0] >> np.uint64(2))
-
-
-def _parts(rows: list[int], size: int) -> list[list[int]]:
-    """Return indices in lists of at most `size`."""
-    return [rows[i : i + size] for i in range(0, len(rows), size)]
 
 
 def _described(acquisition: Acquisition) -> str:

@@ -49,7 +49,7 @@ def variance_reduction(predictive: Predictive, reference: Predictive | None = No
             uses the candidates.
     """
     samples, wanted = _checked(predictive, reference)
-    return samples.gains(torch.eye(samples.n, dtype=wanted.dtype, device=wanted.device), wanted)
+    return samples.gains(torch.eye(len(wanted)).to(wanted), wanted)
 
 
 def greedy_variance_reduction(predictive: Predictive, count: int, reference: Predictive | None = None) -> GreedyBatch:
@@ -61,8 +61,8 @@ def greedy_variance_reduction(predictive: Predictive, count: int, reference: Pre
         reference: Predictions of the reference inputs; see `variance_reduction`.
     """
     samples, wanted = _checked(predictive, reference)
-    count = require_count("count", count, samples.rows, "candidates")
-    inner = torch.eye(samples.n, dtype=wanted.dtype, device=wanted.device)
+    count = require_count("count", count, len(samples.noise), "candidates")
+    inner = torch.eye(len(wanted)).to(wanted)
     rows: list[int] = []
     gains: list[Tensor] = []
     for _ in range(count):
@@ -86,16 +86,6 @@ class _CandidateSamples:
     deviations: Tensor
     noise: Tensor
 
-    @property
-    def n(self) -> int:
-        """Number of samples."""
-        return len(self.deviations)
-
-    @property
-    def rows(self) -> int:
-        """Number of candidates."""
-        return self.deviations.shape[1]
-
     def gains(self, inner: Tensor, wanted: Tensor) -> Tensor:
         """Return the reduction by each example, (examples,).
 
@@ -103,27 +93,27 @@ class _CandidateSamples:
             inner: The matrix M of the covariances a^T M a, (n, n).
             wanted: Mean of a a^T over reference outputs, (n, n).
         """
-        outputs = self.deviations.shape[2]
-        side = min(outputs, self.n)
-        step = max(1, BLOCK_BYTES // (8 * (3 * side * side + 3 * self.n * outputs)))
+        n, _, outputs = self.deviations.shape
+        side = min(outputs, n)
+        step = max(1, BLOCK_BYTES // (8 * (3 * side * side + 3 * n * outputs)))
         goal = inner @ wanted @ inner
         reductions = []
         for a, noise in zip(self.deviations.split(step, 1), self.noise.split(step), strict=True):
             a = a.movedim(1, 0)
-            if outputs <= self.n:
+            if outputs <= n:
                 covariance = a.mT @ (inner @ a) + torch.diag_embed(noise)
                 change = torch.linalg.solve(covariance, a.mT @ (goal @ a))
             else:  # the same by the matrix inversion lemma, with an (n, n) system
                 told = (a / noise[:, None]) @ a.mT
-                change = torch.linalg.solve(torch.eye(self.n).to(a) + told @ inner, told @ goal)
+                change = torch.linalg.solve(torch.eye(n).to(a) + told @ inner, told @ goal)
             reductions.append(change.diagonal(dim1=1, dim2=2).sum(1))
         return torch.cat(reductions).clamp_min(0)
 
     def labelled(self, inner: Tensor, row: int) -> Tensor:
         """Return `inner` after an example is labelled."""
         a, noise = self.deviations[:, row], self.noise[row]
-        if a.shape[1] > self.n:
-            return torch.linalg.solve(torch.eye(self.n).to(a) + inner @ (a / noise) @ a.T, inner)
+        if a.shape[1] > len(a):
+            return torch.linalg.solve(torch.eye(len(a)).to(a) + inner @ (a / noise) @ a.T, inner)
         covariance = inner @ a
         return inner - covariance @ torch.linalg.solve(a.T @ covariance + torch.diag(noise), covariance.T)
 

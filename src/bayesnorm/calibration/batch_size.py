@@ -76,12 +76,6 @@ class BatchSizeChoice:
         """The chosen batch size."""
         return self.best.batch_size
 
-    @property
-    def interior(self) -> bool:
-        """Whether the chosen size is neither the smallest nor the largest candidate."""
-        sizes = sorted(row.batch_size for row in self.rows)
-        return sizes[0] < self.batch_size < sizes[-1]
-
     def table(self) -> str:
         """Return the results as a text table, with the chosen size marked."""
         validated = self.rows[0].validation is not None

@@ -107,7 +107,8 @@ def suggest_layers(
     if classes and fit_noise:
         network = calibrate(DeterministicPosterior(posterior.executable, posterior.likelihood), x, y, score=score)
         options.append(LayerOption(0, network, mean_score(network, x, y, score, 1, seed), 1.0))
-    for count in _counts(len(posterior.layers)):
+    layers = len(posterior.layers)
+    for count in [*(2**power for power in range(layers.bit_length()) if 2**power < layers), layers]:
         candidate = posterior.at_layers(count)
         cost = prediction_cost(candidate, x[:TIMED_ROWS], samples)
         if count > 1 and cost > 2 * budget:
@@ -147,11 +148,6 @@ def prediction_cost(posterior: BatchNormPosterior, x: Tensor, samples: int) -> f
         engine.outputs(posterior, x)
         ratios.append((_now(x) - middle) / (middle - start))
     return statistics.median(ratios)
-
-
-def _counts(layers: int) -> list[int]:
-    powers = [2**power for power in range(layers.bit_length()) if 2**power < layers]
-    return [*powers, layers]
 
 
 def _now(x: Tensor) -> float:

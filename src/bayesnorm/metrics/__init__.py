@@ -13,6 +13,7 @@ from .bounds import (
     optimal_pll as optimal_pll,
 )
 from .checks import (
+    check_finite_means as check_finite_means,
     check_regression as check_regression,
     classification_targets as classification_targets,
     finite_std as finite_std,

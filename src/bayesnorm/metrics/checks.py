@@ -27,8 +27,13 @@ def check_regression(predictive: Any) -> None:
             "predictive must have noise scales that are finite and not negative, got values from "
             f"{float(scale.min())} to {float(scale.max())}."
         )
-    if not bool(torch.isfinite(predictive.mean).all()):
-        bad = int((~torch.isfinite(predictive.mean)).sum())
+    check_finite_means(predictive)
+
+
+def check_finite_means(predictive: Any) -> None:
+    """Raise an error if means are NaN or infinite."""
+    bad = int((~torch.isfinite(predictive.mean)).sum())
+    if bad:
         raise InputError(
             f"predictive has {bad} NaN or infinite means out of {predictive.mean.numel()}. Check the inputs and the "
             "weights of the network."

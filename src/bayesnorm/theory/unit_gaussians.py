@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from ..arguments import require_positive, require_seed
 from ..errors import BayesNormError
-from ..network import BatchNormLayer, LayerChoice, Progress, TrainData, collect_moments, mini_batches
+from ..network import BatchNormLayer, LayerChoice, TrainData, collect_moments, mini_batches
 
 # The smallest variance of a unit.
 VARIANCE_FLOOR = 1e-12
@@ -97,7 +97,6 @@ def unit_gaussians(
     *,
     layers: LayerChoice = None,
     seed: int = 0,
-    progress: Progress | None = None,
 ) -> UnitGaussians:
     """Return q of a network from one pass over its training data; `at_batch_size` gives it for any other M.
 
@@ -108,10 +107,9 @@ def unit_gaussians(
             of a `DataLoader`.
         layers: Which batch-norm layers: names, a predicate, the last k in running order, or None for all.
         seed: Seed for assigning examples to batches.
-        progress: A function called with (done, total) after every batch.
     """
     batches = mini_batches(train_data, batch_size, STREAM_BATCHES, require_seed(seed))
-    moments = collect_moments(model, batches, layers, progress)
+    moments = collect_moments(model, batches, layers)
     statistics = moments.statistics
     return central_limit(
         statistics.layers,
