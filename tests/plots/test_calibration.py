@@ -28,13 +28,6 @@ def inside(level):
     return (lower <= Y) & (upper >= Y)
 
 
-@pytest.mark.parametrize("count", [1, 7, 62, 1000, 200_000])
-@pytest.mark.parametrize("probability", [0.003, 0.1, 0.5, 0.95])
-def test_chance_is_the_binomials(count, probability):
-    expected = stats.binom.interval(0.95, count, probability)
-    assert binomial_band(count, probability) == pytest.approx(np.array(expected) / count, abs=0)
-
-
 def test_bands_of_several_counts_and_probabilities_at_once():
     counts, probabilities = np.array([7, 20, 7]), np.array([0.2, 0.5, 1.0])
     lower, upper = binomial_band(counts, probabilities)
@@ -151,10 +144,6 @@ def test_bad_arguments():
         CoveragePlot.from_arrays([1, 2], [0.5, 1], level=0.9)
     with pytest.raises(InputError, match=r"std and inside must have .* got 2 and 1 values"):
         CoveragePlot.from_arrays([1, 2], [True], level=0.9)
-    with pytest.raises(BayesNormError, match=r"bins must be .* got 2.5"):
-        PITHistogram.from_pit([0.5], bins=2.5)
-    with pytest.raises(BayesNormError, match=r"groups must be .* got 2.5"):
-        CoveragePlot.from_predictive(PREDICTIVE, Y, groups=2.5)
 
 
 def test_a_transform_with_derivatives():

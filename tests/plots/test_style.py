@@ -110,7 +110,6 @@ def test_units():
 
 
 def test_axes_show_thousands_unless_somebody_says_otherwise():
-    pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
     ax = style.axes(None)
     ax.plot([0, 50_000], [0, 1])
     style.percent_axis(ax.yaxis)
