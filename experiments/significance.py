@@ -6,7 +6,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
-import scipy
+from scipy import stats
 from torch import Tensor
 
 from bayesnorm.errors import InputError
@@ -59,8 +59,5 @@ def stars(p_value: float) -> str:
 
 
 def t_test_p_value(t: float, degrees: float) -> float:
-    """Return P(|T| >= |t|) for Student's t: the incomplete beta function I_x(degrees / 2, 1 / 2), x = d / (d + t^2)."""
-    square = t * t
-    if square < 1:  # x is close to 1 there and would lose its last digits
-        return float(1 - scipy.special.betainc(0.5, degrees / 2, square / (degrees + square)))
-    return float(scipy.special.betainc(degrees / 2, 0.5, degrees / (degrees + square)))
+    """Return P(|T| >= |t|) for Student's t."""
+    return float(2 * stats.t.sf(abs(t), degrees))

@@ -10,21 +10,11 @@ from pathlib import Path
 
 import numpy as np
 import pytest
-import torch
 
 from bayesnorm import active
 from experiments import active_digits
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "thompson_sampling.py"
-
-
-@pytest.fixture(scope="module")
-def curves():
-    torch.set_num_threads(1)
-    pytest.importorskip("sklearn", reason="needs scikit-learn")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(active_digits, "DRAWS", 24)
-        return active_digits.learning_curves(2, budget=50, steps=60)
 
 
 def test_areas_by_hand():

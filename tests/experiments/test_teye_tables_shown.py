@@ -90,8 +90,7 @@ def test_verdicts_name_the_sets():
 
 def test_commands_print(tmp_path, experiments):
     path = write(tmp_path / "rows.csv", the_papers())
-    for table in TABLES:
-        assert experiments(f"teye-table{table}", "--rows", path).out.startswith(f"Table {table} of Teye")
+    assert experiments("teye-table1", "--rows", path).out.startswith("Table 1 of Teye")
     assert experiments("teye-verdicts", "--rows", path).out.startswith("MCBN against the paper's MCBN")
     ended = experiments("teye-verdicts", "--rows", tmp_path / "none.csv")
     assert ended.code == 1

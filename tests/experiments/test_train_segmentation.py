@@ -1,4 +1,4 @@
-"""Networks of the road scenes: frames, weights, tasks, and a training that is interrupted."""
+"""Networks of the road scenes: frames, weights and tasks."""
 
 from __future__ import annotations
 
@@ -8,15 +8,10 @@ import numpy as np
 import pytest
 import torch
 
-from experiments.image_networks import training
 from experiments.image_networks.training import trained_network
 from experiments.segmentation import frames as frames_module
 from experiments.segmentation.frames import Light, load_frames
 from experiments.segmentation.plans import SegmentationPlan, Task
-
-
-class Killed(BaseException):
-    """Stands for a kill."""
 
 
 def plan(task=Task.classes, **changes):
@@ -57,25 +52,3 @@ def test_every_task_trains_and_is_scored_as_it_is_read_back(task, road_scenes, t
     assert scores.pop("IoU", None) == told.get("IoU")
     assert scores == pytest.approx({key: told[key] for key in scores}, rel=1e-4)
     assert all(np.isfinite(told["losses"]))
-
-
-def test_a_killed_training_goes_on(road_scenes, tmp_path, monkeypatch):
-    whole, told = trained_network(plan(dropout=0.5), tmp_path / "whole", "net")
-    real = training.train
-
-    def killed(*args, progress, **options):
-        def tell(epoch, epochs):
-            progress(epoch, epochs)
-            if epoch == 1:
-                raise Killed
-
-        return real(*args, progress=tell, **{**options, "checkpoint_every": 0})
-
-    monkeypatch.setattr(training, "train", killed)
-    with pytest.raises(Killed):
-        trained_network(plan(dropout=0.5), tmp_path, "net")
-    monkeypatch.setattr(training, "train", real)
-    again, after = trained_network(plan(dropout=0.5), tmp_path, "net")
-    assert after["losses"] == told["losses"]
-    for name, value in whole.state_dict().items():
-        assert torch.equal(value, again.state_dict()[name]), name

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import dataclasses
 import math
 import sys
 from collections import Counter
@@ -20,7 +19,6 @@ from benchmarks.package_profile import FUNCTIONS, MUST_RUN, Ran
 from experiments.networks import paper_dropout_mlp, paper_mlp
 from experiments.stacked_networks import own_targets
 from experiments.uci import presets, unit
-from experiments.uci.cross_validation import settings_for
 from experiments.uci.folds import Data
 from experiments.uci.posteriors import MULTIPLES
 from experiments.uci.results import METHODS_OF
@@ -161,13 +159,6 @@ def test_test_rows_are_never_trained_on(data):
     held = data.held_rows(data.whole, own)
     np.testing.assert_allclose(own_targets(held)[1, :, 0], y[data.whole[1].held], rtol=1e-5)
     np.testing.assert_allclose(held.scales.y_mean, own.scales.y_mean)
-
-
-def test_batches_as_large_as_a_fold_are_refused(data):
-    assert data.fewest == 36
-    assert settings_for(TOY, data, "bn") == [16.0, 32.0]
-    assert settings_for(dataclasses.replace(TOY, folds=9), Data("toy", (1,), 9), "bn") == [16.0, 32.0, 36.0]
-    assert settings_for(TOY, data, "dropout") == [0.05]
 
 
 def half_mse(f, y):

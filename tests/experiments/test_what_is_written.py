@@ -70,7 +70,10 @@ def test_mukhoti_batch_size(experiments, tmp_path, monkeypatch, written):
     assert ended.out.startswith("real batches")
     found = written("batch_size")
     assert (found["samples"], found["training images"]) == (8, 50)
-    assert [row["batch_size"] for row in found["effective"]] == [8, 32]
+    for kind in ("real", "effective"):
+        assert [row["batch_size"] for row in found[kind]] == [8, 32]
+        assert all(row["validation"] is not None for row in found[kind])
+    assert ended.out.count("<- chosen") == 2
 
 
 def test_uci_luck_goes_on_where_it_was(experiments, require, tmp_path, monkeypatch, written):

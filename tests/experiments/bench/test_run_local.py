@@ -83,10 +83,7 @@ def test_a_unit_that_raises_is_tried_again_by_the_next_run(store, units, tmp_pat
     ("function", "message"),
     [
         ("leaves", "SystemExit: 3"),
-        (
-            "tensor",
-            "fake_units:tensor returned a value that JSON cannot represent (Object of type object is not JSON",
-        ),
+        ("tensor", "fake_units:tensor returned a value that JSON cannot represent (Object of type object is not JSON"),
         ("absent", "has no attribute 'absent'"),
     ],
 )

@@ -5,12 +5,7 @@ import pytest
 import torch
 
 from bayesnorm.errors import FileFormatError
-from experiments.data import (
-    CIFAR10_CLASSES,
-    find,
-    load_cifar10,
-    to_network_input,
-)
+from experiments.data import CIFAR10_CLASSES, find, load_cifar10, to_network_input
 
 COUNT = 250  # two and a half rows of a sheet with 100 images to a row
 
@@ -80,13 +75,7 @@ def test_real_cifar10(split, count, require):
     assert labels.shape == (count,)
     # CIFAR-10's well-known first images: cat, ship, ship, airplane / frog, truck, truck, deer.
     first = [CIFAR10_CLASSES[label] for label in labels[:4]]
-    assert (
-        first
-        == {
-            "test": ["cat", "ship", "ship", "airplane"],
-            "train": ["frog", "truck", "truck", "deer"],
-        }[split]
-    )
+    assert first == {"test": ["cat", "ship", "ship", "airplane"], "train": ["frog", "truck", "truck", "deer"]}[split]
     # First pixel of the first image, as in the original batch files.
     assert images[0, 0, 0].tolist() == {"test": [158, 112, 49], "train": [59, 62, 63]}[split]
 

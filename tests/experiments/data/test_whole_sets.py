@@ -6,21 +6,9 @@ import numpy as np
 import pytest
 
 from bayesnorm.errors import BayesNormError, FileFormatError
-from experiments.data import (
-    WHOLE_SETS,
-    DataNotFoundError,
-    load_cifar10,
-    load_cifar100,
-    load_fashion_mnist,
-    load_mnist,
-)
+from experiments.data import WHOLE_SETS, DataNotFoundError, load_cifar10, load_cifar100, load_fashion_mnist, load_mnist
 
-LOADERS = {
-    "cifar10": load_cifar10,
-    "cifar100": load_cifar100,
-    "mnist": load_mnist,
-    "fashion-mnist": load_fashion_mnist,
-}
+LOADERS = {"cifar10": load_cifar10, "cifar100": load_cifar100, "mnist": load_mnist, "fashion-mnist": load_fashion_mnist}
 
 
 @pytest.fixture

@@ -10,10 +10,7 @@ from experiments.networks import paper_dropout_mlp, paper_mlp, plain_mlp
 
 def test_layers_are_the_papers():
     model = paper_mlp(13)
-    assert [type(layer) for layer in model] == [
-        *[nn.Linear, nn.BatchNorm1d, nn.ReLU] * 2,
-        nn.Linear,
-    ]
+    assert [type(layer) for layer in model] == [*[nn.Linear, nn.BatchNorm1d, nn.ReLU] * 2, nn.Linear]
     assert [tuple(model[i].weight.shape) for i in (0, 3, 6)] == [(50, 13), (50, 50), (1, 50)]
     assert model[0].bias is None
     assert model[3].bias is None

@@ -2,17 +2,12 @@
 
 from __future__ import annotations
 
-import dataclasses
-
 import pytest
 import torch
 
 import bayesnorm as bn
-from bayesnorm.posterior import Empirical
 from bayesnorm.tabular.stacked import passes
-from experiments.stacked_networks import (
-    fit_stacked,
-)
+from experiments.stacked_networks import fit_stacked
 
 from ...tabular.stacked.stacked_networks import in_target_units as raw_outputs, own, task, together
 
@@ -82,26 +77,6 @@ def test_masks_are_those_of_mc_dropout(trained, family, numbers, monkeypatch):
         torch.testing.assert_close(var[i, : len(x)], expected.var(0, correction=0), **CLOSE)
     assert var.amax((1, 2)).min() > 1e-3
     assert not torch.equal(sampler.outputs(held_out, 6, seed=4), f)
-
-
-def test_effective_batch_sizes_scale_the_fluctuations_of_their_networks(trained):
-    stack, rows, held_out = trained["batch norm"]
-    fitted = fit_stacked(bn.MCBN(16, STATES, center="batch"), stack, rows)
-    deviations = torch.randn(5, 5, 44, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
-
-    def with_deviations(values):
-        posterior = dataclasses.replace(fitted.posterior, fluctuations=Empirical(values))
-        return dataclasses.replace(fitted, posterior=posterior)
-
-    other = with_deviations(deviations).at_batch_size(torch.tensor([64, 16, 4, 16, 16]))
-    states = other.sample(5)
-    mean = torch.cat([states[f"{layer.name}.running_mean"] for layer in other.posterior.layers], -1)
-    found = (mean - other.posterior.batch_mean[:, :22]).sort(0).values
-    for i, factor in enumerate((0.5, 1, 2, 1, 1)):
-        torch.testing.assert_close(found[:, i], factor * deviations[:, i, :22].sort(0).values)
-    assert with_deviations(0 * deviations).moments(held_out, 5)[1].max() < 1e-20, "no deviations, no uncertainty"
-    assert fitted.at_batch_size(64).batch_size.tolist() == [64.0] * 5
-    assert fitted.batch_size.tolist() == [16.0] * 5
 
 
 CUDA = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

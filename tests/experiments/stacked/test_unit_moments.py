@@ -10,12 +10,7 @@ from bayesnorm.network import UnitMoments
 from bayesnorm.tabular.stacked import HalfSquaredError, Stack, train_stacked
 from bayesnorm.theory import central_limit, unit_gaussians
 from experiments.networks import paper_mlp
-from experiments.stacked_networks import (
-    batchnorm_sampler,
-    in_target_units,
-    stacked_moments,
-    standardised_rows,
-)
+from experiments.stacked_networks import batchnorm_sampler, in_target_units, stacked_moments, standardised_rows
 
 M, COUNTS, WIDTH = 16, (96, 80), 10
 SEEDS = 30
