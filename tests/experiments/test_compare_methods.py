@@ -15,9 +15,10 @@ from experiments.measuring import timed
 @pytest.fixture(scope="module")
 def toy():
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(compare_methods, "DRAWS", 64)
+        patch.setattr(compare_methods, "DRAWS", 32)
+        patch.setattr(compare_methods, "MEMBERS", 2)
         patch.setattr(compare_methods, "median_seconds", lambda call, _repeats: timed(call))
-        return compare("toy", 1, steps=100)
+        return compare("toy", 1, steps=60)
 
 
 def test_every_method_is_scored(toy):

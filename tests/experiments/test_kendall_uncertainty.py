@@ -25,19 +25,18 @@ def _real_data():
 
 @pytest.mark.usefixtures("_real_data")
 def test_another_distribution_raises_epistemic_uncertainty_more_than_noise():
-    found = measure_shift(seeds=1, steps=60, most=800)
-    least = {("power", "MCBN"): 1.0, ("power", "5 networks"): 1.2, ("protein", "5 networks"): 1.2}
-    for (dataset, name), ratio in least.items():
-        epistemic, aleatoric = (found.ratio(dataset, name, part) for part in (0, 1))
-        assert epistemic > ratio, (dataset, name)
-        assert epistemic > aleatoric, (dataset, name)
-    assert len(found.draw().get_figure().axes) == 2
+    found = measure_shift(["power"], seeds=1, steps=60, most=800)
+    for name, ratio in (("MCBN", 1.0), ("5 networks", 1.2)):
+        epistemic, aleatoric = (found.ratio("power", name, part) for part in (0, 1))
+        assert epistemic > ratio, name
+        assert epistemic > aleatoric, name
+    assert len(found.draw().get_figure().axes) == 1
 
 
 @pytest.mark.usefixtures("_real_data")
 def test_both_parts_together_are_calibrated_best(monkeypatch):
     monkeypatch.setattr(posteriors, "MEMBERS", 2)  # of which the first alone is asked
-    found = measure_retention(["power"], steps=200, most=1500)
+    found = measure_retention(["power"], steps=100, most=1000)
     scores = found.crps["power"]
     assert scores["both"] < scores["epistemic"]
     assert scores["both"] <= scores["aleatoric"] * 1.02
