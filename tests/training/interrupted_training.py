@@ -8,6 +8,8 @@ from torch.nn.functional import mse_loss
 
 from bayesnorm.training import train
 
+from .small_training import data
+
 EPOCHS = 7
 
 
@@ -21,12 +23,10 @@ def network():
 
 
 def rows(n=43, seed=0):
-    generator = torch.Generator().manual_seed(seed)
-    x = torch.randn(n, 3, generator=generator)
-    return x, x[:, :1] - x[:, 1:2] + 0.1 * torch.randn(n, 1, generator=generator)
+    return data(n, seed)
 
 
-def call(model, path=None, stop_after=None, data=None, **options):
+def call(model, path=None, stop_after=None, pairs=None, **options):
     """Train, perhaps up to an interruption."""
 
     def on_epoch(epoch, _model):
@@ -34,4 +34,4 @@ def call(model, path=None, stop_after=None, data=None, **options):
             raise Stop
 
     options = {"loss": mse_loss, "epochs": EPOCHS, "batch_size": 8, "seed": 3, "checkpoint_every": 0, **options}
-    return train(model, data or rows(), on_epoch=on_epoch, checkpoint=path, **options)
+    return train(model, pairs or rows(), on_epoch=on_epoch, checkpoint=path, **options)

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import copy
+import random
 
+import numpy as np
 import pytest
 import torch
 from torch import nn
@@ -31,6 +33,12 @@ def trained(model, **options):
     options = {"loss": mse_loss, "epochs": 3, "batch_size": 8, **options}
     model = copy.deepcopy(model)
     return model, train(model, *data(), **options)
+
+
+def global_states():
+    numbers = np.random.get_state()[1].tolist()  # noqa: NPY002
+    devices = [torch.cuda.get_rng_state().tolist()] if torch.cuda.is_available() else []
+    return torch.get_rng_state().tolist(), devices, random.getstate(), numbers
 
 
 def weights(model):

@@ -15,6 +15,8 @@ from torch.utils.data import BatchSampler, DataLoader, Dataset, IterableDataset,
 from bayesnorm.errors import InputError
 from bayesnorm.training import train
 
+from .small_training import global_states, weights
+
 ROWS, SIZE = 43, 8
 X = torch.randn(ROWS, 3, generator=torch.Generator().manual_seed(0))
 Y = X[:, :1] - X[:, 1:2]
@@ -59,15 +61,6 @@ def network():
     with torch.random.fork_rng():
         torch.manual_seed(0)
         return nn.Sequential(nn.Linear(3, 6, bias=False), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 1))
-
-
-def global_states():
-    numbers = np.random.get_state()[1].tolist()  # noqa: NPY002
-    return torch.get_rng_state().tolist(), random.getstate(), numbers
-
-
-def weights(model):
-    return torch.cat([value.detach().flatten().double().cpu() for value in model.state_dict().values()])
 
 
 def trained(data, y=None, model=None, **options):

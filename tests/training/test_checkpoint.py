@@ -50,7 +50,6 @@ SETTINGS = {
     },
     "AMSGrad": {"optimiser": partial(AdamW, lr=1e-2, amsgrad=True)},
     "momentum": {"optimiser": partial(SGD, lr=0.1, momentum=0.9)},
-    "nothing remembered": {"optimiser": partial(SGD, lr=0.1)},
     "groups": {
         "optimiser": lambda all_: Adam([{"params": all_[:2], "lr": 0.1}, {"params": all_[2:], "betas": (0.5, 0.6)}])
     },
@@ -65,8 +64,8 @@ SETTINGS = {
     },
     "best kept": {"optimiser": partial(SGD, lr=0.3), "validation": rows(20, 1), "evaluate_every": 2},
     "early stop": {"optimiser": partial(SGD, lr=0.5), "validation": rows(20, 1), "patience": 2, "epochs": 40},
-    "loader": {"data": DataLoader(TensorDataset(*rows()), 8, shuffle=True), "batch_size": None},
-    "random transform": {"data": Jittered()},
+    "loader": {"pairs": DataLoader(TensorDataset(*rows()), 8, shuffle=True), "batch_size": None},
+    "random transform": {"pairs": Jittered()},
     "mixed precision": {"mixed_precision": True},
 }
 

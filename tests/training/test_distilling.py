@@ -8,7 +8,6 @@ from functools import partial
 import pytest
 import torch
 from torch import nn
-from torch.nn.functional import cross_entropy
 from torch.optim import SGD
 
 from bayesnorm.errors import BayesNormError
@@ -32,13 +31,6 @@ def test_gradients_are_those_of_the_definition():
         teacher.loss(student, LOGITS).backward()
         expected = temperature * ((student / temperature).softmax(1) - (LOGITS / temperature).softmax(1)) / len(LOGITS)
         torch.testing.assert_close(student.grad, expected.detach())
-
-
-def test_at_temperature_one_it_is_a_cross_entropy_less_the_teachers_entropy():
-    said = LOGITS.softmax(1)
-    student, entropy = LOGITS.flip(1), -(said * said.log()).sum(1).mean()
-    loss = Teacher(network(2, 0), temperature=1).loss(student, LOGITS)
-    torch.testing.assert_close(loss, cross_entropy(student, said) - entropy)
 
 
 def test_pixels_are_taught_one_by_one():
@@ -118,10 +110,6 @@ def test_bad_arguments_are_named():
         ("teacher", {"network": "resnet"}),
         ("layers", {"layers": ["5"]}),
         ("layers", {"layers": ""}),
-        ("weight", {"layers": "1", "weight": -1.0}),
-        ("transform", {"transform": 4}),
-        ("temperature", {"temperature": 0.0}),
-        ("temperature", {"temperature": "high"}),
     ):
         with pytest.raises(BayesNormError, match=f"^{name}\\b"):
             Teacher(**{"network": network(2, 0), **arguments})

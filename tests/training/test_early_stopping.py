@@ -118,19 +118,6 @@ def test_a_network_that_writes_into_its_input_leaves_validation_rows_alone():
     assert history.scores[-1][1] == pytest.approx(mse_loss(kept(before.clone()), y).item(), rel=1e-6)
 
 
-def test_a_schedule_that_waits_for_a_plateau_sees_the_scores():
-    made = []
-    scores = iter([1.0, 0.5, 0.7, 0.8])
-    trained(
-        network(),
-        epochs=4,
-        optimiser=partial(SGD, lr=1e-2),
-        schedule=lambda optimiser: made.append(lr_scheduler.ReduceLROnPlateau(optimiser, patience=0)) or made[0],
-        evaluate=lambda _: next(scores),
-    )
-    assert made[0].get_last_lr() == pytest.approx([1e-4]), "two scores without improvement"
-
-
 def test_a_plateau_is_one_of_scores_however_seldom_they_come():
     """Neither an epoch without a score nor the loss of the epochs before the first one is news."""
     rates = []

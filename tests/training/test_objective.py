@@ -18,45 +18,11 @@ from bayesnorm.training import train
 from .small_training import DEVICES, data, network, trained, weights
 
 
-def test_weight_decay_pulls_at_matrices_only():
-    """With no other loss, only weight matrices move, and towards zero."""
-    model = network()
-    nn.init.ones_(model[0].bias)
-    after, _ = trained(model, loss=lambda f, y: 0.0 * f.sum(), weight_decay=1.0, epochs=5, learning_rate=1e-2)
-    for (name, old), new in zip(model.named_parameters(), after.parameters(), strict=True):
-        if old.dim() >= 2:
-            assert new.norm() < old.norm(), name
-            assert not torch.equal(new, old)
-        else:
-            assert torch.equal(new, old), name
-
-
 def test_weight_decay_of_a_network_without_matrices():
     model, plain = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
     for each, decay in ((model, 0.1), (plain, 0.0)):
         train(each, data()[0], data()[0], loss=mse_loss, epochs=2, batch_size=8, weight_decay=decay)
     assert torch.equal(weights(model), weights(plain))
-
-
-def test_the_penalty_is_half_lambda_times_the_squared_norm():
-    model, decay = nn.Linear(3, 1), 0.3
-    seen = []
-    model.weight.register_hook(lambda gradient: seen.append(gradient.clone()))
-    expected = decay * model.weight.detach().clone()
-    train(model, *data(8), loss=lambda f, y: 0.0 * f.sum(), epochs=1, batch_size=8, weight_decay=decay)
-    torch.testing.assert_close(seen[-1], expected)
-
-
-def test_penalties_are_told_the_epoch():
-    seen = []
-
-    def penalty(model, epoch):
-        assert isinstance(model, nn.Sequential)
-        seen.append(epoch)
-        return torch.zeros(())
-
-    trained(network(), epochs=2, batch_size=20, penalties=[penalty])
-    assert seen == [1, 1, 2, 2]
 
 
 def test_penalties_may_come_from_a_generator():
@@ -106,11 +72,6 @@ def test_a_loss_that_is_no_number_is_told_with_its_place(bad):
     assert not model.training
 
 
-def test_weights_that_the_last_step_broke():
-    with pytest.raises(BayesNormError, match="loss was finite until the end of epoch 1, but the weights are not"):
-        trained(nn.Linear(3, 1), epochs=1, batch_size=40, optimiser=partial(SGD, lr=float("inf")))
-
-
 def test_looks_at_the_loss_once_an_epoch(monkeypatch):
     """A device's queue must not be waited for at every step."""
     looks = []
@@ -146,17 +107,23 @@ def moved(x):
     return x + 0.1 * torch.rand(len(x), 1, device=x.device)
 
 
-@pytest.mark.parametrize("device", DEVICES)
-def test_recorded_steps_train_as_others_do(device):
-    options = {
-        "epochs": 4,
+RECORDED = {
+    "transform and schedule": {
         "transform": moved,
         "optimiser": lambda parameters: SGD(parameters, lr=0.05, momentum=0.9),
         "schedule": lambda optimiser: StepLR(optimiser, 3, 0.5),
         "schedule_every": "step",
-        "seed": 3,
-    }
-    model = network(nn.Dropout(0.2)).to(device)
+    },
+    "penalties that change from epoch to epoch": {
+        "penalties": [lambda model, epoch: 0.1 * epoch * next(model.parameters()).square().sum()],
+    },
+}
+
+
+@pytest.mark.parametrize("device", DEVICES)
+@pytest.mark.parametrize("case", RECORDED)
+def test_recorded_steps_train_as_others_do(case, device):
+    model, options = network(nn.Dropout(0.2)).to(device), {"epochs": 5, "seed": 3, **RECORDED[case]}
     expected, history = trained(model, **options)
     found, other = trained(model, compiled="graph", **options)
     assert torch.allclose(weights(found), weights(expected), rtol=1e-4, atol=1e-5)
@@ -172,17 +139,3 @@ def test_a_network_that_cannot_be_recorded_is_refused():
     with pytest.raises(BayesNormError, match=r"cannot record a step .*Use compiled=False"):
         trained(network(Looking()).cuda(), compiled="graph")
     assert torch.rand(3, device="cuda").max() > 0  # the generator is of use
-
-
-@pytest.mark.parametrize("device", DEVICES)
-def test_penalties_that_change_from_epoch_to_epoch(device):
-    options = {
-        "epochs": 5,
-        "penalties": [lambda model, epoch: 0.1 * epoch * next(model.parameters()).square().sum()],
-        "seed": 3,
-    }
-    model = network(nn.Dropout(0.2)).to(device)
-    expected, history = trained(model, **options)
-    found, other = trained(model, compiled="graph", **options)
-    assert torch.allclose(weights(found), weights(expected), rtol=1e-4, atol=1e-5)
-    assert other.losses == pytest.approx(history.losses, rel=1e-4)

@@ -17,7 +17,7 @@ from ..likelihoods import Likelihood
 from ..network import Executable, own_copy, renewed_statistics, resized, tensors_of, unwrap
 from ..schema import FLOATS, Array, listed, mapping, number, optional, record, refuse, require_tensors, whole
 from .packing import MOST_BITS, Precision
-from .report import CompressionReport, LayerReport, Measured, measured
+from .report import CompressionReport, LayerReport, measured
 
 FORMAT = "bayesnorm-compressed"
 
@@ -73,14 +73,14 @@ class Compressed:
             for name, value in after.items()
             if name in before and value.dim()
         ]
-        measurements: list[Measured | None] = [None, None]
-        if x is not None:
-            networks = (self.before, self.network)
-            measurements = list(measured(networks, self.likelihood, self.output, x, y, batch_size))
-        payload = [sum(value.nbytes for value in before.values()), sum(self._size(n, v) for n, v in after.items())]
-        return CompressionReport(
-            layers, payload[0], payload[1], dict(self.unremovable), measurements[0], measurements[1]
-        )
+        old_bytes = sum(value.nbytes for value in before.values())
+        new_bytes = sum(self._size(name, value) for name, value in after.items())
+        report = CompressionReport(layers, old_bytes, new_bytes, dict(self.unremovable))
+        if x is None:
+            return report
+        networks = (self.before, self.network)
+        old, new = measured(networks, self.likelihood, self.output, x, y, batch_size)
+        return dataclasses.replace(report, before=old, after=new)
 
     @torch.inference_mode(False)
     @torch.no_grad()

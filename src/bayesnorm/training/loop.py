@@ -141,6 +141,8 @@ def train(
         evaluate = partial(objective.validation_loss, rows, batches.batch_size or 1)
     store = None
     if checkpoint is not None:
+        # All fields of a dataclass, such as `CropAndFlip`.
+        transform_name = repr(transform) if dataclasses.is_dataclass(transform) else type(transform).__name__
         settings = {
             "seed": seed,
             "data": batches.describe(),
@@ -152,7 +154,7 @@ def train(
             "mixed_precision": objective.half,
             "validation": None if rows is None else described_rows(*rows),
             # Only if they are given, so that files of older releases without them can still be read.
-            **({} if transform is None else {"transform": _described(transform)}),
+            **({} if transform is None else {"transform": transform_name}),
             **({"transform_targets": True} if transform_targets else {}),
             **({"schedule_every": schedule_every} if run.every_step else {}),
         }
@@ -298,11 +300,6 @@ class _Loop:
 def _transform_inputs(transform: Callable[[Tensor], Tensor], x: Tensor, y: Tensor) -> Pair:
     """Return a batch with transformed inputs and unchanged targets."""
     return transform(x), y
-
-
-def _described(transform: Any) -> str:
-    """Return a transform as text: all fields of a dataclass, such as `CropAndFlip`, or the type of anything else."""
-    return repr(transform) if dataclasses.is_dataclass(transform) else type(transform).__name__
 
 
 def _number(score: Any) -> float:

@@ -27,16 +27,10 @@ def progress_bar(label: str = "training") -> Iterator[Progress]:
         except ImportError:
             yield stack.enter_context(_plain_line(label))
         else:
-            # A full bar shows the elapsed time.
-            left = TimeRemainingColumn(elapsed_when_finished=True)
-            shown = (
-                TextColumn("{task.description}"),
-                BarColumn(),
-                TaskProgressColumn(),
-                left,
-                TextColumn("{task.fields[word]}"),
-            )
-            bars = stack.enter_context(Bars(*shown, console=Console(stderr=True)))
+            left = TimeRemainingColumn(elapsed_when_finished=True)  # a full bar shows the elapsed time
+            columns = TextColumn("{task.description}"), BarColumn(), TaskProgressColumn(), left
+            word = TextColumn("{task.fields[word]}")
+            bars = stack.enter_context(Bars(*columns, word, console=Console(stderr=True)))
             task = bars.add_task(label, total=None, word="")
 
             def tell(done: int, total: int) -> None:

@@ -6,13 +6,13 @@ import functools
 import math
 from collections.abc import Sequence
 from dataclasses import dataclass, field
-from typing import Any, Self, overload
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
 from torch.nn import functional as F
 
-from ..arguments import require_number, require_whole
+from ..arguments import require_flag, require_number, require_whole
 from ..errors import BayesNormError, InputError
 
 
@@ -40,8 +40,7 @@ class CropAndFlip:
 
     def __post_init__(self) -> None:
         object.__setattr__(self, "padding", require_whole("padding", self.padding, 0))
-        if not isinstance(self.flip, bool):
-            raise BayesNormError(f"flip must be True or False, got {self.flip!r}.")
+        require_flag("flip", self.flip)
         for name, above in (("mean", -math.inf), ("std", 0.0)):
             values = getattr(self, name)
             if not isinstance(values, Sequence) or isinstance(values, str) or not values:
@@ -49,13 +48,7 @@ class CropAndFlip:
             object.__setattr__(self, name, tuple(require_number(name, value, above=above) for value in values))
         require_number("void", self.void)
 
-    @overload
-    def __call__(self, images: Tensor) -> Tensor: ...
-
-    @overload
-    def __call__(self, images: Tensor, targets: Tensor) -> tuple[Tensor, Tensor]: ...
-
-    def __call__(self, images: Tensor, targets: Tensor | None = None) -> Tensor | tuple[Tensor, Tensor]:
+    def __call__(self, images: Tensor, targets: Tensor | None = None) -> Any:
         """Return uint8 images (batch, channels, height, width) as floats, cropped and flipped.
 
         Targets (batch, ..., height, width), if given, are cropped and flipped like their images and returned too.
