@@ -2,11 +2,14 @@
 
 from __future__ import annotations
 
+import functools
 from typing import Any
 
 import numpy as np
 import pandas as pd
 import pytest
+
+from bayesnorm.tabular import BayesNormRegressor
 
 QUICK: dict[str, Any] = {
     "encoding": "plain",
@@ -28,17 +31,15 @@ def quick() -> dict[str, Any]:
     return dict(QUICK)
 
 
-@pytest.fixture
-def line() -> tuple[np.ndarray, np.ndarray]:
-    """80 rows of two numbers, and a target that depends on the first."""
+def line_rows() -> tuple[np.ndarray, np.ndarray]:
+    """Return 80 rows of two numbers, and a target that depends on the first."""
     generator = np.random.default_rng(0)
     X = generator.normal(size=(80, 2))
     return X, 5 + 3 * X[:, 0] + 0.3 * generator.normal(size=80)
 
 
-@pytest.fixture
-def mixed() -> tuple[pd.DataFrame, np.ndarray]:
-    """90 rows with numbers, missing values, text, a category and a boolean, and a target that depends on all."""
+def mixed_rows() -> tuple[pd.DataFrame, np.ndarray]:
+    """Return 90 rows with numbers, missing values, text, a category and a boolean, and a target that depends on all."""
     generator = np.random.default_rng(1)
     rows = 90
     size, town = generator.normal(50, 20, rows), generator.choice(["ash", "birch", "elm"], rows)
@@ -53,3 +54,27 @@ def mixed() -> tuple[pd.DataFrame, np.ndarray]:
     )
     y = size / 20 + 2 * (town == "elm") + grade + new + 0.1 * generator.normal(size=rows)
     return frame, y
+
+
+@pytest.fixture
+def line() -> tuple[np.ndarray, np.ndarray]:
+    """The rows of `line_rows`."""
+    return line_rows()
+
+
+@pytest.fixture
+def mixed() -> tuple[pd.DataFrame, np.ndarray]:
+    """The rows of `mixed_rows`."""
+    return mixed_rows()
+
+
+@functools.cache
+def line_model() -> BayesNormRegressor:
+    """Return an estimator fitted to `line_rows`, which all tests share and none changes."""
+    return BayesNormRegressor(**QUICK).fit(*line_rows())
+
+
+@functools.cache
+def mixed_model(method: str = "mcbn") -> BayesNormRegressor:
+    """Return an estimator of a method fitted to `mixed_rows`, which all tests share and none changes."""
+    return BayesNormRegressor(**QUICK, method=method).fit(*mixed_rows())

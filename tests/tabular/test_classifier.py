@@ -38,7 +38,7 @@ def test_classes_are_learned(blobs, quick):
 @pytest.mark.parametrize("method", ["mcbn", "gaussian", "stochastic", "dropout", "ensemble"])
 def test_every_method_doubts(blobs, quick, method):
     X, y = blobs
-    model = BayesNormClassifier(**quick, method=method).fit(X, y)
+    model = BayesNormClassifier(**quick | {"max_epochs": 4}, method=method).fit(X, y)
     uncertainty = model.uncertainty(np.concatenate([X, [[100.0, -100.0]]]))
     assert list(uncertainty) == ["entropy", "mutual_information", "unusual", "reason", "unseen_columns"]
     assert (uncertainty["mutual_information"] >= 0).all()
@@ -73,14 +73,6 @@ def test_given_values_are_taken(blobs, quick):
     assert BayesNormClassifier(**quick).fit(X, y).selection_.effective_batch_size >= 8
 
 
-def test_labels_of_any_type(blobs, quick):
-    X, y = blobs
-    for labels in (y == "elm", np.where(y == "elm", 3, -1), np.where(y == "elm", 0.0, 1.0)):
-        model = BayesNormClassifier(**quick).fit(X, labels)
-        assert set(model.predict(X)) <= set(labels)
-        assert model.predict_proba(X).shape == (120, 2)
-
-
 def test_weights_move_probabilities(quick):
     X = np.zeros((80, 1)) + np.linspace(-1, 1, 80)[:, None]
     y = np.arange(80) % 2
@@ -100,9 +92,6 @@ def test_a_class_with_a_single_row(blobs, quick):
     assert model.predict_proba(X).shape == (120, 3)
 
 
-@pytest.mark.parametrize(
-    ("name", "value"), [("temperature", 0.0), ("effective_batch_size", "crps"), ("method", None), ("hidden", (0,))]
-)
-def test_parameters_that_cannot_be(blobs, quick, name, value):
-    with pytest.raises(BayesNormError, match=f"^{name} must be .*, got "):
-        BayesNormClassifier(**{**quick, name: value}).fit(*blobs)
+def test_a_temperature_is_positive(blobs, quick):
+    with pytest.raises(BayesNormError, match=r"^temperature must be .*, got "):
+        BayesNormClassifier(**quick, temperature=0.0).fit(*blobs)

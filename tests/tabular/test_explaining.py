@@ -14,6 +14,8 @@ from bayesnorm.tabular.explaining import explain_uncertainty, usual_row
 from bayesnorm.tabular.preprocessing import Preprocessing
 from bayesnorm.tabular.training_columns import TrainingColumns
 
+from .conftest import mixed_model
+
 ENSEMBLE = {
     "method": "ensemble",
     "hidden": (20,),
@@ -159,10 +161,16 @@ def test_classes_have_mutual_information_to_explain():
 
 
 @pytest.mark.parametrize("method", ["mcbn", "gaussian", "stochastic", "dropout", "ensemble"])
-def test_every_method_sums_up_and_many_columns_have_drawn_orders(quick, method):
-    generator = np.random.default_rng(0)
-    X = generator.normal(size=(60, 12))
-    model = BayesNormRegressor(**quick | {"method": method, "members": 2}).fit(X, X[:, 0] + X[:, 1] ** 2)
+def test_contributions_of_every_method_sum_up(mixed, method):
+    X, model = mixed[0], mixed_model(method)
+    found = model.explain_uncertainty(X[:5])
+    epistemic = model.predict_dist(X[:5]).epistemic[:, 0].numpy()
+    np.testing.assert_allclose(found.contributions.sum(axis=1), epistemic - found.baseline, rtol=1e-6, atol=1e-12)
+
+
+def test_many_columns_have_drawn_orders(quick):
+    X = np.random.default_rng(0).normal(size=(60, 12))
+    model = BayesNormRegressor(**quick).fit(X, X[:, 0] + X[:, 1] ** 2)
     found = model.explain_uncertainty(X[:5], pairs=2)
     epistemic = model.predict_dist(X[:5]).epistemic[:, 0].numpy()
     np.testing.assert_allclose(found.contributions.sum(axis=1), epistemic - found.baseline, rtol=1e-6, atol=1e-12)
@@ -184,9 +192,8 @@ def test_several_outputs(line, quick):
         model.explain_uncertainty(X, pairs=0)
 
 
-def test_a_saved_estimator_explains_the_same(mixed, quick, tmp_path):
-    X, y = mixed
-    model = BayesNormRegressor(**quick).fit(X, y)
+def test_a_saved_estimator_explains_the_same(mixed, tmp_path):
+    X, model = mixed[0], mixed_model()
     model.save(tmp_path / "model")
     again = load(tmp_path / "model").explain_uncertainty(X[:5])
     np.testing.assert_allclose(

@@ -10,6 +10,8 @@ import torch
 from bayesnorm.errors import InputError
 from bayesnorm.tabular import BayesNormClassifier, BayesNormRegressor
 
+from .conftest import line_model, mixed_model
+
 
 def test_intervals_hold_as_many_held_out_rows_as_they_say(quick):
     generator = np.random.default_rng(3)
@@ -30,14 +32,10 @@ def test_intervals_hold_as_many_held_out_rows_as_they_say(quick):
         assert inside == pytest.approx(level, abs=4 * np.sqrt(level * (1 - level) * (1 / 400 + 1 / 2000)))
 
 
-def test_a_level_that_is_none(line, quick):
-    model = BayesNormRegressor(**quick).fit(*line)
+def test_levels_are_fractions_of_any_floating_type(line):
+    model = line_model()
     with pytest.raises(InputError, match=r"level must be .*, got 90"):
         model.predict_interval(line[0], 90)
-
-
-def test_levels_of_any_floating_type(line, quick):
-    model = BayesNormRegressor(**quick).fit(*line)
     for level in (np.float32(0.5), np.float64(0.5)):
         np.testing.assert_array_equal(model.predict_interval(line[0], level), model.predict_interval(line[0], 0.5))
 
@@ -58,7 +56,7 @@ def test_the_transform_agrees_with_the_intervals(line, quick):
 @pytest.mark.parametrize("estimator", [BayesNormRegressor, BayesNormClassifier])
 def test_predictions_and_uncertainty_of_one_pass(mixed, quick, estimator, monkeypatch):
     X, y = mixed
-    model = estimator(**quick).fit(X, y if estimator is BayesNormRegressor else y > np.median(y))
+    model = mixed_model() if estimator is BayesNormRegressor else estimator(**quick).fit(X, y > np.median(y))
     passes = []
     real = type(model)._predictive_of
     monkeypatch.setattr(type(model), "_predictive_of", lambda self, x: passes.append(1) or real(self, x))

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from concurrent.futures import ThreadPoolExecutor
-
 import pytest
 import torch
 from torch import nn
@@ -29,19 +27,6 @@ def test_dropout_and_batch_norm():
         modules = list(network_for(method, 3, 2, (8, 8), rate, 0).modules())
         assert sum(isinstance(module, nn.Dropout) for module in modules) == drops
         assert sum(isinstance(module, nn.BatchNorm1d) for module in modules) == (0 if method == "dropout" else 2)
-
-
-def test_threads_do_not_take_each_others_weights():
-    seeds = list(range(8)) * 8
-
-    def weights(seed: int) -> torch.Tensor:
-        return torch.cat([p.flatten() for p in network_for("mcbn", 20, 2, (64, 64), 0.0, seed).parameters()])
-
-    alone, before = [weights(seed) for seed in range(8)], torch.get_rng_state()
-    with ThreadPoolExecutor(8) as pool:
-        found = list(pool.map(weights, seeds))
-    assert all(torch.equal(alone[seed], own) for seed, own in zip(seeds, found, strict=True))
-    assert torch.equal(torch.get_rng_state(), before)
 
 
 def test_encodings_by_name():

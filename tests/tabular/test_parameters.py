@@ -16,6 +16,7 @@ from bayesnorm.tabular.checks import device_named
         ("method", "laplace"),
         ("hidden", ()),
         ("hidden", 50),
+        ("hidden", (0,)),
         ("weight_decay", -1.0),
         ("weight_decay", "much"),
         ("batch_size", 1),

@@ -2,14 +2,12 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 import torch
 
 from bayesnorm.tabular.stacked import Block, Stack, fastest_block, training_run
 
-from ...marks import takes_long
-from .stacked_networks import COUNTS, DECAYS, SEEDS, alone, furthest, own, task, together, trained
+from .stacked_networks import COUNTS, DECAYS, SEEDS, furthest, task, together, trained
 
 LIMITS = [7, 3, 12, 7, 10]
 
@@ -51,24 +49,6 @@ def test_each_network_stops_at_its_own_epoch(family, apart):
         assert torch.equal(history.losses[i, :limit], told.losses[0])
 
 
-@pytest.mark.parametrize("family", ["batch norm", "dropout"])
-def test_scores_that_stop_a_network_at_an_epoch_do_the_same(family, apart):
-    networks, rows, _ = task(family)
-    limits, epoch = torch.tensor(LIMITS), 0
-
-    def distance(_stack, members):
-        nonlocal epoch
-        epoch += 1
-        return (limits[members] - epoch).abs().double()
-
-    expected, told = together(networks, rows, epochs=13, evaluate=distance, patience=1)
-    assert told.epochs.tolist() == LIMITS
-    stack, _ = together(networks, rows, epochs=LIMITS)
-    assert torch.equal(stack.weights.flat, expected.weights.flat)
-    assert torch.equal(stack.buffers.flat, expected.buffers.flat)
-    assert stack.tracked.tolist() == expected.tracked.tolist()
-
-
 def test_what_is_trained_after_a_limit_is_what_would_be_without_it():
     """Epochs are trained from one limit to the next, all networks of a block in one go."""
     networks, rows, _ = task("dropout")
@@ -83,31 +63,6 @@ def test_what_is_trained_after_a_limit_is_what_would_be_without_it():
         patch.setattr(Block, "train", train)
         together(networks, rows, epochs=LIMITS)
     assert asked == [([0, 1, 3, 4], 3), ([2], 3), ([0, 3, 4], 4), ([2], 4), ([2], 3), ([4], 3), ([2], 2)]
-
-
-@takes_long
-@pytest.mark.parametrize(
-    ("every", "patience"), [(1, 1), (1, 2), (2, 1), (2, None), (5, 2), (5, None), (30, 1), (30, None)]
-)
-def test_a_limit_and_patience_both_count(every, patience, apart):
-    """As in a training alone: a score at the limit too, which others do not get."""
-    networks, rows, held_out = task("dropout", torch.float64)
-    limits = [14, 3, 60, 15, 33]
-    options = {"evaluate_every": every, "patience": patience, "learning_rate": 0.02}
-    stack, history = together(networks, rows, epochs=limits, validation=held_out, **options)
-    (kept,) = history.kept.values()
-    for i, limit in enumerate(limits):
-        member = torch.tensor([i])
-        expected, told = by_itself(networks, rows, i, epochs=limit, validation=held_out.take(member), **options)
-        assert int(history.stopped[i]) == int(told.stopped)
-        assert int(history.epochs[i]) == int(told.epochs)
-        assert same_bits(stack, i, expected)
-        found = [(epoch, float(scores[i])) for epoch, scores in kept.scores if not scores[i].isnan()]
-        _, told = alone(networks[i], rows, i, epochs=limit, validation=own(held_out, i), **options)
-        assert (int(history.stopped[i]), int(history.epochs[i])) == (told.stopped, told.epochs)
-        np.testing.assert_allclose(found, told.scores, rtol=1e-9)
-    if patience == 1 and every < 5:
-        assert any(stopped < limit for stopped, limit in zip(history.stopped.tolist(), limits, strict=True))
 
 
 def test_a_group_goes_on_with_the_last_score_of_those_at_their_limit(apart):
