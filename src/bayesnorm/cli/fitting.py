@@ -135,6 +135,8 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
         )
     model = _estimator(options, table.task, context.progress)
     model.fit(table.inputs.iloc[train], table.y[train], groups=split.groups)
+    if line := model.preprocessing_.projection_words:
+        table = replace(table, warnings=(line, *table.warnings))
     model.save(folder / MODEL)
     if len(split.test):
         predictions = predict_held_out(model, table.inputs, table.y, split.test)

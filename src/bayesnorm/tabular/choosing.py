@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import time
 import warnings
-from collections.abc import Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import asdict, dataclass, fields, replace
 from typing import Any, Literal
 
@@ -121,56 +121,46 @@ class Chooser:
             stack, _ = self.trainer.train(
                 [setting], [everything] * count, None, self.plan, epochs=self.plan.epochs, progress=bar
             )
-        found = _found(setting, self.plan.epochs, math.nan, math.nan)
+        chosen = _scored(setting, self.plan.epochs, math.nan, math.nan)
         held = HeldOut(self.trainer, self.likelihood, setting, stack, [everything] * count, [everything] * count, DRAWS)
         size = as_number(self.effective_batch_size)
         with one_thread():
-            posterior = self._posterior([held], found, self.likelihood, size)
+            posterior = self._posterior([held], chosen, self.likelihood, size)
             if self.effective_batch_size == "elbo" and effective_batch_size(posterior) is not None:
-                size = self._by_elbo(posterior, found)
+                size = self._by_elbo(posterior, chosen)
                 posterior = posterior.at_batch_size(size)
         judged = CalibratedMembers(self.likelihood, size, None, None)
-        return posterior, self._selection([Candidate(found, stack, 0.0)], Candidate(found, stack, 0.0), judged)
+        candidate = Candidate(chosen, stack, 0.0)
+        return posterior, self._selection([candidate], candidate, judged)
 
     @property
     def _wanted_size(self) -> float | Literal["cross-validated"] | None:
         """The effective batch size of the members: a number, "cross-validated", or None for the training batch size."""
         size = self.effective_batch_size
-        return (
-            as_number(size)
-            if size not in ("cross-validated", "elbo")
-            else None
-            if size == "elbo"
-            else "cross-validated"
-        )
+        if size == "cross-validated":
+            return "cross-validated"
+        return None if size == "elbo" else as_number(size)
 
     def _search(self) -> list[Candidate]:
         """Train all settings on the scouting folds, those of the same shape together, on all cores."""
         folds, plan = self.rounds[0], self.plan
-        scouts = range(min(plan.scouts, self._count(0)))
-        learned, asked = [others(folds)[k] for k in scouts], [folds[k] for k in scouts]
-        if len(plan.settings) == 1:
-            scouts = range(self._count(0))
-            learned, asked = [others(folds)[k] for k in scouts], [folds[k] for k in scouts]
-        shapes = [list(same) for same in _by_shape(plan.settings)]
+        count = self._count(0) if len(plan.settings) == 1 else min(plan.scouts, self._count(0))
+        train_rows, test_rows = others(folds)[:count], folds[:count]
+        shapes = _by_shape(plan.settings)
         tried = f"{len(plan.settings)} settings x " if len(plan.settings) > 1 else ""
-        label = f"cross-validation: {tried}{len(asked)} fold{'s' if len(asked) > 1 else ''}"
+        label = f"cross-validation: {tried}{count} fold{'s' if count > 1 else ''}"
 
         def work(task: tuple[list[Setting], Any]) -> list[Candidate]:
             settings, bar = task
-            stack, epochs = self.trainer.train(settings, learned, asked, plan, progress=bar)
-            found = []
-            for number, setting in enumerate(settings):
-                own = stack.take(torch.arange(number * len(asked), (number + 1) * len(asked)))
-                held = HeldOut(self.trainer, self.likelihood, setting, own, learned, asked, DRAWS)
+            stack, epochs = self.trainer.train(settings, train_rows, test_rows, plan, progress=bar)
+            candidates = []
+            for first, setting in zip(range(0, len(stack), count), settings, strict=True):
+                networks = stack.take(torch.arange(first, first + count))
+                held = HeldOut(self.trainer, self.likelihood, setting, networks, train_rows, test_rows, DRAWS)
                 point, scores = held.score()
-                score = self.trainer.targets.in_own_scores(scores)
-                found.append(
-                    Candidate(
-                        _found(setting, int(epochs[number * len(asked)]), point, score), own, float(scores.mean())
-                    )
-                )
-            return found
+                scored = _scored(setting, int(epochs[first]), point, self.trainer.targets.in_own_scores(scores))
+                candidates.append(Candidate(scored, networks, float(scores.mean())))
+            return candidates
 
         # Isolate torch's generator once, outside the threads, because nested isolation would restore a wrong state.
         with isolated_torch_randomness(self.trainer.seed), self.trainer.bar(label, len(shapes)) as bars:
@@ -197,16 +187,14 @@ class Chooser:
         told = f"Training was interrupted. The model has {len(best.stack)} of {self.members} networks."
         warnings.warn(told, BayesNormWarning, stacklevel=2)
         held = self._held_out(_training(best.setting), best.stack, self.rounds[0])
-        return [held], {int(min(len(rows) for rows in held.learned)): self._squared_errors(held)}
+        return [held], {int(min(len(rows) for rows in held.train_rows)): self._squared_errors(held)}
 
     def _trained_rounds(self, best: Candidate) -> list[HeldOut]:
         """Train the best setting on all folds of all rounds, except the scouting folds, which are trained already."""
         setting, first = _training(best.setting), len(best.stack)
-        lists: list[Tensor] = []
-        for number, folds in enumerate(self.rounds):
-            for k in range(self._count(number)):
-                if number or k >= first:
-                    lists.append(others(folds)[k])
+        lists = [rows for number, folds in enumerate(self.rounds) for rows in others(folds)[: self._count(number)]][
+            first:
+        ]
         stack = best.stack
         if lists:
             # Train for the best number of epochs found before. Held-out rows must not stop the training, because they
@@ -215,15 +203,11 @@ class Chooser:
                 more, _ = self.trainer.train(
                     [setting], lists, None, self.plan, epochs=best.setting.epochs, first=first, progress=bar
                 )
-            stack = _joined(stack, more)
-        found, start = [], 0
-        for number, folds in enumerate(self.rounds):
-            count = self._count(number)
-            if count:
-                own = stack.take(torch.arange(start, start + count))
-                found.append(self._held_out(setting, own, folds))
-                start += count
-        return found
+            stack = Stack.from_networks([part.network(k) for part in (stack, more) for k in range(len(part))])
+        parts = torch.arange(len(stack)).split(len(self.rounds[0]))
+        return [
+            self._held_out(setting, stack.take(part), folds) for part, folds in zip(parts, self.rounds, strict=False)
+        ]
 
     def _held_out(self, setting: Setting, stack: Stack, folds: Folds) -> HeldOut:
         """Return the networks of the first folds, each with its held-out rows."""
@@ -232,20 +216,22 @@ class Chooser:
 
     def _curve(self, chosen: NetworkSetting, held: HeldOut) -> dict[int, Tensor]:
         """Return squared errors of single networks on the same held-out rows, by number of training rows."""
-        rows = int(min(len(own) for own in held.learned))
+        rows = int(min(len(own) for own in held.train_rows))
         some = slice(next(folds for most, folds in CURVE_FOLDS if rows <= most))
-        learned, asked = list(held.learned)[some], list(held.asked)[some]
-        whole = replace(held, stack=held.stack.take(torch.arange(len(asked))), learned=learned, asked=asked)
+        train_rows, test_rows = list(held.train_rows)[some], list(held.test_rows)[some]
+        whole = replace(
+            held, stack=held.stack.take(torch.arange(len(test_rows))), train_rows=train_rows, test_rows=test_rows
+        )
         found = {rows: self._squared_errors(whole)}
         count = int((SHARE if rows <= MANY_ROWS else SHARE_OF_MANY) * rows)
         if count > 2 * held.setting.batch_size:
             generator = _generator(self.trainer.seed)
-            parts = [own[torch.randperm(len(own), generator=generator)[:count].sort().values] for own in learned]
+            parts = [own[torch.randperm(len(own), generator=generator)[:count].sort().values] for own in train_rows]
             with self.trainer.bar(f"learning curve: {count:,} of {rows:,} rows") as (bar,):
                 stack, _ = self.trainer.train(
                     [held.setting], parts, None, self.plan, epochs=chosen.epochs, first=len(parts), progress=bar
                 )
-            found[count] = self._squared_errors(replace(whole, stack=stack, learned=parts))
+            found[count] = self._squared_errors(replace(whole, stack=stack, train_rows=parts))
         return found
 
     def _squared_errors(self, held: HeldOut) -> Tensor:
@@ -260,7 +246,7 @@ class Chooser:
         found: list[Posterior] = []
         own = trainer.targets.in_own_units(likelihood)
         for held in rounds:
-            for k, rows in enumerate(held.learned):
+            for k, rows in enumerate(held.train_rows):
                 network = Encoded(trainer.encoder(setting.encoding), *held.stack.network(k))
                 unit = trainer.targets.own_units(trainer.targets.scales_of(rows))
                 wrapped = trainer.targets.in_units(network, unit)
@@ -303,29 +289,23 @@ class Chooser:
         return select_batch_size(first, rows, weight_decay=decay, seed=trainer.seed).batch_size
 
 
-def _by_shape(settings: Sequence[Setting]) -> Iterator[Iterator[Setting]]:
-    """Yield groups of settings that can be trained as one stack."""
+def _by_shape(settings: Sequence[Setting]) -> list[list[Setting]]:
+    """Return groups of settings that can be trained as one stack."""
     shapes: dict[tuple[Any, ...], list[Setting]] = {}
     for setting in settings:
         key = setting.encoding, setting.hidden, setting.batch_size, setting.dropout_rate > 0
         shapes.setdefault(key, []).append(setting)
     # Start with the largest group, so that no core waits for it at the end.
-    yield from (iter(same) for same in sorted(shapes.values(), key=lambda same: -len(same) * sum(same[0].hidden)))
+    return sorted(shapes.values(), key=lambda same: -len(same) * sum(same[0].hidden))
 
 
-def _found(setting: Setting, epochs: int, point: float, score: float) -> NetworkSetting:
+def _scored(setting: Setting, epochs: int, point: float, score: float) -> NetworkSetting:
     return NetworkSetting(**asdict(setting), epochs=epochs, point_score=point, score=score)
 
 
-def _training(found: NetworkSetting) -> Setting:
+def _training(scored: NetworkSetting) -> Setting:
     """Return the setting without its scores."""
-    return Setting(**{each.name: getattr(found, each.name) for each in fields(Setting)})
-
-
-def _joined(first: Stack, second: Stack) -> Stack:
-    """Return one stack with the networks of both stacks."""
-    networks = [stack.network(k) for stack in (first, second) for k in range(len(stack))]
-    return Stack.from_networks(networks)
+    return Setting(**{field.name: getattr(scored, field.name) for field in fields(Setting)})
 
 
 def _noise_of(likelihood: Likelihood) -> dict[str, Any]:

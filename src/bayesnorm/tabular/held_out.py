@@ -35,9 +35,9 @@ class HeldOut:
         trainer: The rows and targets.
         likelihood: The likelihood of the outputs.
         setting: How the networks were trained.
-        stack: One network for each of `asked`.
-        learned: The training rows of each network.
-        asked: The held-out rows of each network.
+        stack: One network for each entry of `test_rows`.
+        train_rows: The training rows of each network.
+        test_rows: The held-out rows of each network.
         samples: Number of samples, and of batches that they come from.
     """
 
@@ -45,18 +45,23 @@ class HeldOut:
     likelihood: Likelihood
     setting: Setting
     stack: Stack
-    learned: Sequence[Tensor]
-    asked: Sequence[Tensor]
+    train_rows: Sequence[Tensor]
+    test_rows: Sequence[Tensor]
     samples: int
 
     @property
     def rows(self) -> Tensor:
         """All held-out rows, in the order of the outputs."""
-        return torch.cat(list(self.asked))
+        return torch.cat(list(self.test_rows))
+
+    @property
+    def folds(self) -> Tensor:
+        """The number of the network of each of these rows."""
+        return torch.cat([torch.full((len(rows),), k) for k, rows in enumerate(self.test_rows)])
 
     def points(self) -> Tensor:
         """Return the outputs of the networks without sampling, (rows, outputs)."""
-        inputs = self._rows(self.asked)
+        inputs = self._rows(self.test_rows)
         return inputs.unpadded(self._executable.point(inputs)[None])[0]
 
     def outputs(self, size: float | None = None) -> Tensor:
@@ -70,7 +75,7 @@ class HeldOut:
         states = self._states(size)
         if not states:  # dropout with rate 0
             return self.points().expand(self.samples, -1, -1)
-        inputs = self._rows(self.asked)
+        inputs = self._rows(self.test_rows)
         return inputs.unpadded(self._executable.run(states, inputs))
 
     def score(self) -> tuple[float, Tensor]:
@@ -80,11 +85,11 @@ class HeldOut:
         """
         targets, f, y = self.trainer.targets, self.points(), self.trainer.targets.values[self.rows]
         weights = torch.ones(len(y), 1) if targets.weights is None else targets.weights[self.rows][:, None]
-        found = [
+        candidates = [
             (weights * targets.scores(targets.likelihood.predictive(targets.tempered(f, c)[None]), y)).mean(0)
             for c in FACTORS
         ]
-        best = min(found, key=lambda scores: float(scores.mean()))
+        best = min(candidates, key=lambda scores: float(scores.mean()))
         return targets.point_score(targets.likelihood.predictive(f[None]), y), best
 
     def in_order(self, values: Tensor, axis: int) -> Tensor:
@@ -93,7 +98,7 @@ class HeldOut:
 
     @property
     def _units(self) -> list[Affine]:
-        return [self.trainer.targets.scales_of(rows) for rows in self.learned]
+        return [self.trainer.targets.scales_of(rows) for rows in self.train_rows]
 
     def _rows(self, lists: Sequence[Tensor]) -> StackedRows:
         return self.trainer.rows(self.setting.encoding, lists, self._units)
@@ -113,7 +118,7 @@ class HeldOut:
         fitted = batchnorm_method(method, self.setting.batch_size, self.samples)
         seeds = [seed] * len(self.stack)
         collected = stacked_statistics(
-            self.stack, self._rows(self.learned), self.setting.batch_size, fitted.states, seeds
+            self.stack, self._rows(self.train_rows), self.setting.batch_size, fitted.states, seeds
         )
         posterior: Any = BatchNormPosterior(self._executable, self.likelihood, **fitted.learned(collected))  # type: ignore[arg-type]
         states = (posterior if size is None else posterior.at_batch_size(size)).sample(self.samples, seed)

@@ -76,13 +76,17 @@ class Members:
             size: The effective batch size. "cross-validated" scales the samples to the epistemic uncertainty that the
                 members' disagreement does not explain; None takes the training batch size.
         """
-        targets, asked = self.trainer.targets, self._whole_rounds
-        members = sum(len(held.asked) for held in self.rounds)
-        outputs = torch.stack([held.in_order(held.outputs(), 1) for held in asked])  # (rounds, samples, rows, outputs)
+        targets, whole_rounds = self.trainer.targets, self._whole_rounds
+        members = sum(len(held.test_rows) for held in self.rounds)
+        outputs = torch.stack(
+            [held.in_order(held.outputs(), 1) for held in whole_rounds]
+        )  # (rounds, samples, rows, outputs)
         drawn = targets.points(outputs).var(1).mean(0) if outputs.shape[1] > 1 else None  # (rows, columns)
-        points = torch.stack([held.in_order(targets.points(held.points()), 0) for held in asked])
+        points = torch.stack([held.in_order(targets.points(held.points()), 0) for held in whole_rounds])
         bounded = not isinstance(targets, NumberTargets)
-        uncertainty = UncertaintyParts.estimate(curve, self._disagreement(), members, len(asked), bounded=bounded)
+        uncertainty = UncertaintyParts.estimate(
+            curve, self._disagreement(), members, len(whole_rounds), bounded=bounded
+        )
         batch_size: float | None = None
         if self.trainer.method in BATCH_STATISTICS:
             assert drawn is not None
@@ -93,7 +97,7 @@ class Members:
             )
             batch_size = float(wanted or self.setting.batch_size)
             drawn = drawn * (self.setting.batch_size / batch_size)
-        rows = asked[0].rows.sort().values
+        rows = whole_rounds[0].rows.sort().values
         conformal: tuple[ConformalScores, ...] = ()
         if isinstance(targets, NumberTargets):
             likelihood, predictive = self._of_numbers(targets, outputs, points.mean(0), drawn, uncertainty, rows)
@@ -106,7 +110,7 @@ class Members:
         """Return the conformal scores of each target, from the first round's members without sampling."""
         held = self.rounds[0]
         predictive: Any = likelihood.predictive(held.points()[None])
-        y, sizes = self.trainer.targets.values[held.rows], [len(rows) for rows in held.asked]
+        y, sizes = self.trainer.targets.values[held.rows], [len(rows) for rows in held.test_rows]
         parts = [values.double().split(sizes) for values in (predictive.loc[0], predictive.scale[0], y)]
         return tuple(
             ConformalScores.fit(*([own[:, column].numpy() for own in part] for part in parts))
@@ -200,20 +204,20 @@ class Members:
     def _disagreement_on_seen_rows(self) -> float:
         """Return the variance of members around their mean on training rows; 0 with fewer than three members."""
         (held,), targets = self.rounds, self.trainer.targets
-        if len(held.asked) < 3:
+        if len(held.test_rows) < 3:
             return 0.0
         places = torch.linspace(0, len(held.rows) - 1, min(SEEN_ROWS, len(held.rows))).long().unique()
         rows = held.rows[places]
-        fold = torch.cat([torch.full((len(own),), k) for k, own in enumerate(held.asked)])[places]
-        every = replace(held, asked=[rows] * len(held.asked))
-        f = targets.points(every.points()).double().view(len(held.asked), len(rows), -1)
-        saw = (fold != torch.arange(len(held.asked))[:, None])[..., None]
+        fold = held.folds[places]
+        every = replace(held, test_rows=[rows] * len(held.test_rows))
+        f = targets.points(every.points()).double().view(len(held.test_rows), len(rows), -1)
+        saw = (fold != torch.arange(len(held.test_rows))[:, None])[..., None]
         mean = (f * saw).sum(0) / saw.sum(0)
         return float((((f - mean).square() * saw).sum(0) / (saw.sum(0) - 1)).mean())
 
     def _out_of_fold(self, rows: Tensor, predictive: Any) -> OutOfFold:
         targets, held = self.trainer.targets, self._whole_rounds[0]
-        fold = torch.cat([torch.full((len(own),), k) for k, own in enumerate(held.asked)])[held.rows.argsort()]
+        fold = held.folds[held.rows.argsort()]
         target = targets.values[rows]
         if isinstance(targets, NumberTargets):
             target, predictive = targets.in_own_values(target), targets.in_own_predictive(predictive)

@@ -133,6 +133,16 @@ class Preprocessing:
         """Number of the network's inputs."""
         return self.projected or len(self.mean)
 
+    @property
+    def projection_words(self) -> str:
+        """A sentence for the reader of a report about a projected table; "" for any other table."""
+        if self.projected is None:
+            return ""
+        return (
+            f"The networks get {self.projected} random sums of the {len(self.columns):,} columns, because the table "
+            "has fewer training rows than columns. A few chosen columns often predict better."
+        )
+
     def network_inputs(self, features: Numbers) -> Numbers:
         """Return the network's inputs for features, (rows, features): these, or random sums of them."""
         if self.projected is None:
