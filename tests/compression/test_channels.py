@@ -75,20 +75,17 @@ def test_a_channel_that_is_a_constant_goes_without_a_trace(last):
 
 def test_what_cannot_be_pruned(posterior):
     x = torch.randn(16, 1, 7, 7)
-    with pytest.raises(bn.BayesNormError, match=r"criterion must be one of .*, got 'magic'"):
-        prune_channels(posterior, x, criterion="magic")
-    with pytest.raises(bn.BayesNormError, match=r"multiply_adds=1e-06, but a share of 0\.\d+ is left"):
-        prune_channels(posterior, x, multiply_adds=1e-6)
-    with pytest.raises(bn.BayesNormError, match=r"posterior must be the posterior .*, got Sequential.* Fit one first"):
-        prune_channels(posterior.model, x)
-    point = bn.deterministic(posterior.model, bn.Categorical())
-    with pytest.raises(bn.BayesNormError, match="DeterministicPosterior, which does not sample batch statistics"):
-        prune_channels(point, x, criterion="statistics")
-    with pytest.raises(bn.BayesNormError, match=r"x gives NaN or infinite inputs to layer '\d'"):
-        prune_channels(posterior, torch.full_like(x, 3e38))
     plain = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(50, 2))
-    with pytest.raises(bn.BayesNormError, match="model has no channel that can be pruned"):
-        prune_channels(bn.deterministic(plain, bn.Categorical()), x)
     mixed = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Softmax(1), nn.Flatten(), nn.Linear(50, 2))
-    with pytest.raises(bn.BayesNormError, match=r"can be pruned \(most frequent reason: _2 \(softmax\)"):
-        prune_channels(bn.deterministic(mixed, bn.Categorical()), x)
+    point, plain, mixed = (bn.deterministic(model, bn.Categorical()) for model in (posterior.model, plain, mixed))
+    for given, rows, options, match in (
+        (posterior, x, {"criterion": "magic"}, "criterion must be one of .*, got 'magic'"),
+        (posterior, x, {"multiply_adds": 1e-6}, r"multiply_adds=1e-06, but a share of 0\.\d+ is left"),
+        (posterior.model, x, {}, "posterior must be the posterior .*, got Sequential.* Fit one first"),
+        (point, x, {"criterion": "statistics"}, "DeterministicPosterior, which does not sample batch statistics"),
+        (posterior, torch.full_like(x, 3e38), {}, r"x gives NaN or infinite inputs to layer '\d'"),
+        (plain, x, {}, "model has no channel that can be pruned"),
+        (mixed, x, {}, r"can be pruned \(most frequent reason: _2 \(softmax\)"),
+    ):
+        with pytest.raises(bn.BayesNormError, match=match):
+            prune_channels(given, rows, **options)

@@ -125,10 +125,9 @@ def test_bad_use(make_classification):
     pytest.importorskip("torchmetrics")
     with pytest.raises(InputError, match=r"compute has no predictions yet"):
         metrics.torchmetric(metrics.ece).compute()
-    with pytest.raises(InputError, match=r"predictive must be .* got a Tensor"):
-        metrics.torchmetric(metrics.ece).update(torch.ones(3), [1, 1, 1])
-    with pytest.raises(InputError, match=r"predictive must be .* got a Tensor"):
-        metrics.torchmetric(metrics.rmse).update(torch.ones(3), [1, 1, 1])
+    for score in (metrics.ece, metrics.rmse):
+        with pytest.raises(InputError, match=r"predictive must be .* got a Tensor"):
+            metrics.torchmetric(score).update(torch.ones(3), [1, 1, 1])
 
 
 def test_missing_targets_and_lists_of_them_for_a_score_of_your_own():
