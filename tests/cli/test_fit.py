@@ -82,7 +82,7 @@ def test_units_of_the_target_change_no_judgement(fit, facts, short_run, tmp_path
         assert scores == pytest.approx(expected, rel=1e-4)
 
 
-def test_held_out_rows_are_predicted_once(fit, monkeypatch):
+def test_quiet_says_nothing_and_held_out_rows_are_predicted_once(fit, monkeypatch):
     asked = []
     plain = tabular.BayesNormRegressor.predict_with_uncertainty
     monkeypatch.setattr(
@@ -95,7 +95,8 @@ def test_held_out_rows_are_predicted_once(fit, monkeypatch):
         "interval",
         lambda self, *given: intervals.append(len(self.mean)) or interval(self, *given),
     )
-    assert fit("--quiet").code == 0
+    ended = fit("--quiet")
+    assert (ended.code, ended.out, ended.err) == (0, "", "")
     assert asked == intervals == [8]
 
 
@@ -158,8 +159,11 @@ def test_options_reach_the_model(fit, facts, tmp_path):
     assert (model.method, tuple(model.hidden), model.epochs) == ("dropout", (5, 3), 1)
 
 
-def test_noise_members_and_effective_batch_size(fit, facts, short_run, tmp_path):
-    assert fit("--homoscedastic", "--effective-batch-size", "17.5", "--members", 3, "--quiet").code == 0
+def test_noise_members_effective_batch_size_and_one_setting_on_the_device_that_is_named(
+    fit, facts, short_run, tmp_path
+):
+    options = ("--homoscedastic", "--effective-batch-size", "17.5", "--members", 3, "--fast", "--device", "auto")
+    assert fit(*options, "--quiet").code == 0
     model = tabular.load(tmp_path / "run" / "model.bayesnorm")
     assert model.heteroscedastic is False
     assert model.effective_batch_size == 17.5
@@ -168,17 +172,12 @@ def test_noise_members_and_effective_batch_size(fit, facts, short_run, tmp_path)
     assert len({row["aleatoric_std"] for row in rows}) == 1
     assert "--homoscedastic" in facts()["command"]
     assert len({row["aleatoric_std"] for row in rows_of(short_run.run / "test_predictions.csv")}) > 1
-
-
-def test_fast_tries_one_setting_on_the_device_that_is_named(fit, facts, short_run, tmp_path):
-    assert fit("--quiet", "--fast", "--device", "auto").code == 0
     tried = [
         len(json.loads((run / "report.json").read_text())["choice"]["settings"])
         for run in (short_run.run, tmp_path / "run")
     ]
-    model = tabular.load(tmp_path / "run" / "model.bayesnorm")
-    assert (model.fast, model.device) == (True, "auto")
     assert tried[1] == 1 < tried[0]
+    assert (model.fast, model.device) == (True, "auto")
     assert (facts()["settings"]["fast"], facts()["settings"]["device"]) == (True, "auto")
 
 
@@ -187,11 +186,6 @@ def test_task_overrides_the_guess(fit, facts, table):
     assert ended.code == 0
     assert "use --task to override" not in ended.err
     assert facts()["task"] == "regression"
-
-
-def test_quiet_says_nothing(fit):
-    ended = fit("--quiet")
-    assert (ended.code, ended.out, ended.err) == (0, "", "")
 
 
 def test_max_rows(fit, facts):
@@ -219,11 +213,6 @@ def test_rows_without_a_target_are_left_out_and_said(fit, tmp_path, facts):
     assert facts()["data"]["rows"] == 37
     tested = [int(row["row"]) for row in rows_of(tmp_path / "run" / "test_predictions.csv")]
     assert not {2, 5, 9} & set(tested)
-
-
-@pytest.mark.parametrize("delimiter", ["\t", ";"])
-def test_other_delimiters(fit, tmp_path, delimiter):
-    assert fit("--quiet", data=write_csv(tmp_path / "other.csv", houses(30), delimiter)).code == 0
 
 
 def test_more_columns_than_rows_and_huge_values(fit, tmp_path):

@@ -110,9 +110,9 @@ def test_a_killed_predict_leaves_nothing_for_long(bayesnorm, regression_run, new
 import os, signal
 from bayesnorm.cli import predict
 from bayesnorm_command import main
-predict.CHUNK, first = 10, predict.predict_rows
-predict.predict_rows = lambda model, inputs, level: (
-    first(model, inputs, level) if 1 in inputs.index else os.kill(os.getpid(), signal.SIGKILL)
+predict.CHUNK, first = 10, predict.prediction_frame
+predict.prediction_frame = lambda model, inputs, *rest: (
+    first(model, inputs, *rest) if 1 in inputs.index else os.kill(os.getpid(), signal.SIGKILL)
 )
 main({["predict", str(regression_run.run), str(new), "--out", str(tmp_path / "out.csv")]!r})
 """
@@ -261,7 +261,7 @@ def test_report_refuses(refuses, regression_run, tmp_path, monkeypatch):
     assert "Create it first" in refuses("report", run, "--out", tmp_path / "no" / "page.html")
     assert f"--out: {tmp_path} is a folder" in refuses("report", run, "--out", tmp_path)
     (run / "report.json").write_text('{"table": {}}')
-    assert "the numbers of the report are damaged" in refuses("report", run)
+    assert "report.json are damaged" in refuses("report", run)
     values = json.loads((regression_run.run / "report.json").read_text())
     for part in values["test"]:
         (run / "report.json").write_text(json.dumps({**values, "test": {**values["test"], part: {}}}))

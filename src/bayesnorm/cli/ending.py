@@ -46,7 +46,7 @@ def run_commands(commands: typer.Typer, name: str, arguments: Sequence[str] | No
     """
     settings: dict[str, Any] = {"debug": False}
     with warnings.catch_warnings():
-        warnings.showwarning = _show_warning
+        warnings.showwarning = lambda message, *_, **__: _print_line(f"warning: {message}")
         try:
             _require_printable(sys.argv[1:] if arguments is None else arguments)
             code = _command(commands)(
@@ -136,10 +136,6 @@ def _explain(error: Exception, name: str) -> tuple[str, int]:
     if isinstance(error, MemoryError):
         return "Not enough memory. Use fewer rows, or smaller images.", FAILED
     return f"Unexpected {type(error).__name__}: {error} (run {name} --debug ... to see the traceback).", FAILED
-
-
-def _show_warning(message: Warning | str, *_: Any, **__: Any) -> None:
-    _print_line(f"warning: {message}")
 
 
 def _print_line(text: str) -> None:

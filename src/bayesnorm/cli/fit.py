@@ -165,8 +165,9 @@ def fit(
     # Most arguments are read from here, under the names that the options have in a run folder.
     options = FitOptions.from_command_line(context.params)
     command = shlex.join(["bayesnorm", "fit", *_arguments(context)])
-    fit_context = FitContext(spreadsheet_safe, command, tell=(lambda _: None) if quiet else note, progress=not quiet)
-    runs = fit_run(data, out, target, options, fit_context, max_mib=max_size, encoding=encoding)
+    tell = (lambda _: None) if quiet else note
+    fit_context = FitContext(max_size, encoding, spreadsheet_safe, command, tell, progress=not quiet)
+    runs = fit_run(data, out, target, options, fit_context)
     if as_json:
         first, *others = runs.values()
         show_json({**({"targets": runs} if others else first), "out": str(out)})

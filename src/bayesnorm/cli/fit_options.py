@@ -50,13 +50,9 @@ class UncertaintyMethod(StrEnum):
     dropout = "dropout"
     ensemble = "ensemble"
 
-    @property
-    def description(self) -> str:
-        """A description of the method for the report."""
-        return _DESCRIPTIONS[self]
 
-
-_DESCRIPTIONS = {
+# A description of each method for the report.
+METHOD_DESCRIPTIONS = {
     UncertaintyMethod.mcbn: "Monte Carlo Batch Normalization: the epistemic uncertainty comes from sampling the "
     "statistics of training batches",
     UncertaintyMethod.gaussian: "Gaussian batch statistics: the epistemic uncertainty comes from sampling batch means "

@@ -43,12 +43,16 @@ class FitContext:
     """What all models of one command share.
 
     Args:
+        max_mib: Largest accepted size of the file.
+        encoding: The encoding of text; None detects it.
         spreadsheet_safe: Whether to mark text that a spreadsheet would run as a formula.
         command: The command that creates the same run again.
         tell: Called with every message for the user.
         progress: Whether to show progress bars.
     """
 
+    max_mib: float
+    encoding: str | None
     spreadsheet_safe: bool
     command: str
     tell: Tell
@@ -56,14 +60,7 @@ class FitContext:
 
 
 def fit_run(
-    data: str,
-    out: Path,
-    targets: Sequence[str],
-    options: FitOptions,
-    context: FitContext,
-    *,
-    max_mib: float,
-    encoding: str | None,
+    data: str, out: Path, targets: Sequence[str], options: FitOptions, context: FitContext
 ) -> dict[str, dict[str, Any]]:
     """Train on a table and create the run folder, completely or not at all.
 
@@ -73,13 +70,11 @@ def fit_run(
         targets: The columns to predict; one string can name several, separated by commas.
         options: What to train; its target is ignored.
         context: What all models share.
-        max_mib: Largest accepted size of the file.
-        encoding: The encoding of text; None detects it.
 
     Returns:
         For each target the contents of its `run.json`.
     """
-    file = open_table(data, max_mib, encoding)
+    file = open_table(data, context.max_mib, context.encoding)
     names = split_target_names(file, targets)
     others = {name: tuple(other for other in names if other != name) for name in names}
     target_options = [replace(options, target=name, drop=(*options.drop, *others[name])) for name in names]
@@ -198,19 +193,11 @@ def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
     """Return the unfitted estimator for the options."""
     from ..tabular import BayesNormClassifier, BayesNormRegressor
 
-    settings: dict[str, Any] = {
-        "method": options.method,
-        "hidden": options.hidden,
-        "epochs": options.epochs,
-        "members": options.members,
-        "fast": options.fast,
-        "interruptible": options.interruptible,
-        "device": str(options.device),
-        "random_state": options.seed,
-        "verbose": int(progress),
-    }
+    names = ["method", "hidden", "epochs", "members", "fast", "interruptible"]
     if options.effective_batch_size is not None:
-        settings["effective_batch_size"] = options.effective_batch_size
+        names.append("effective_batch_size")
+    settings = {name: getattr(options, name) for name in names}
+    settings |= {"device": str(options.device), "random_state": options.seed, "verbose": int(progress)}
     if task is Task.classification:
         for name in ("conformal", "homoscedastic"):
             if getattr(options, name):

@@ -131,14 +131,8 @@ def predict_held_out(model: Any, inputs: Any, y: NDArray[Any], test: RowNumbers)
     inputs, levels = inputs.iloc[test], getattr(model, "interval_levels_", None)
     predictive, uncertainty = model.predict_with_uncertainty(inputs)
     frame = prediction_frame(model, inputs, predictive, uncertainty, LEVEL)
-
-    def conformal_pit(_: NDArray[np.float64]) -> NDArray[np.float64]:
-        pit: NDArray[np.float64] = model.conformal_cdf(inputs, y[test])
-        return pit
-
-    pit = None if levels is None else levels.transform
-    if getattr(model, "conformal", False):
-        pit = conformal_pit
+    calibrated = None if levels is None else levels.transform
+    pit = (lambda _: model.conformal_cdf(inputs, y[test])) if getattr(model, "conformal", False) else calibrated
     return HeldOutPredictions(test, predictive, frame, pit, False)
 
 

@@ -117,20 +117,16 @@ def mark_formula(value: Any) -> Any:
     return f"'{value}" if runs and not NUMBER.fullmatch(value) else value
 
 
-def mark_table_formulas(frame: Any) -> Any:
-    """Return a data frame with `mark_formula` applied to its names and cells."""
-    return frame.rename(columns=mark_formula).apply(
-        lambda column: column if column.dtype.kind in "biuf" else column.map(mark_formula)
-    )
-
-
 def _csv_writer(stream: IO[str], spreadsheet_safe: bool) -> Write:
     header = True
 
     def write(frame: Any) -> None:
         nonlocal header
-        shown = mark_table_formulas(frame) if spreadsheet_safe else frame
-        text = shown.to_csv(index=False, header=header, lineterminator="\n", float_format=_full_precision)
+        if spreadsheet_safe:
+            frame = frame.rename(columns=mark_formula).apply(
+                lambda column: column if column.dtype.kind in "biuf" else column.map(mark_formula)
+            )
+        text = frame.to_csv(index=False, header=header, lineterminator="\n", float_format=_full_precision)
         stream.write(escape_controls(text, keep="\t\n\r") if stream.isatty() else text)
         header = False
 
@@ -146,7 +142,7 @@ def _full_precision(value: float) -> str:
 def _excel_writer(file: IO[bytes], out: Path) -> Iterator[Write]:
     """Yield a function that writes rows to the sheet of an Excel file; the header is bold and stays in view."""
     package = load_openpyxl()
-    cells, styles = (importlib.import_module(f"openpyxl.{name}") for name in ("cell", "styles"))
+    cells, styles, utils = (importlib.import_module(f"openpyxl.{name}") for name in ("cell", "styles", "utils"))
     book, content = package.Workbook(write_only=True), io.BytesIO()
     sheet = book.create_sheet("predictions")
     sheet.freeze_panes = "A2"
@@ -178,7 +174,12 @@ def _excel_writer(file: IO[bytes], out: Path) -> Iterator[Write]:
                 "in .csv."
             )
         if not formats:
-            _write_header(sheet, frame, lambda name: cell(name, ""), styles.Font(bold=True))
+            header = [cell(str(name), "") for name in frame]
+            for place, (name, name_cell) in enumerate(zip(frame, header, strict=True), 1):
+                name_cell.font = styles.Font(bold=True)
+                longest = max(len(str(name)), *(len(str(value)) for value in frame[name].iloc[:50]), NARROWEST)
+                sheet.column_dimensions[utils.get_column_letter(place)].width = min(longest + 2, WIDEST)
+            sheet.append(header)
             formats.extend(_number_format(frame[name]) for name in frame)
         with _naming(tempfile.gettempdir()):  # where openpyxl buffers rows
             for row in frame.astype(object).itertuples(index=False, name=None):
@@ -205,18 +206,6 @@ def _naming(file: str) -> Iterator[None]:
     except OSError as error:
         error.filename = error.filename or file
         raise
-
-
-def _write_header(sheet: Any, frame: Any, cell: Callable[[str], Any], font: Any) -> None:
-    """Write the column names, and set the column widths to fit the contents."""
-    letters = importlib.import_module("openpyxl.utils").get_column_letter
-    for place, name in enumerate(frame, 1):
-        longest = max(len(str(name)), *(len(str(value)) for value in frame[name].iloc[:50]), NARROWEST)
-        sheet.column_dimensions[letters(place)].width = min(longest + 2, WIDEST)
-    names = [cell(str(name)) for name in frame]
-    for name_cell in names:
-        name_cell.font = font
-    sheet.append(names)
 
 
 def _number_format(column: Any) -> str:

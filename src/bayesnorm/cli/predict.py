@@ -31,7 +31,7 @@ from .predictions import (
     count_reasons,
     infinite_intervals_words,
     join_targets,
-    predict_rows,
+    prediction_frame,
     round_predictions,
 )
 from .printing import note, show_json
@@ -140,10 +140,13 @@ def predict(
             inputs = [read_as_in_training(part, file, facts) for _, facts in runs]
             if models[0].training_columns_ is not None and rows < MOST_COMPARED:
                 compared.append(inputs[0])
-            frames = [predict_rows(model, values, level) for model, values in zip(models, inputs, strict=True)]
-            if explain:
-                for frame, model, values in zip(frames, models, inputs, strict=True):
+            frames = []
+            for model, values in zip(models, inputs, strict=True):
+                predictive, uncertainty = model.predict_with_uncertainty(values)
+                frame = prediction_frame(model, values, predictive, uncertainty, level)
+                if explain:
                     frame["uncertainty_from"] = model.explain_uncertainty(values).words()
+                frames.append(frame)
             rounded = [round_predictions(frame, digits) for frame in frames]
             predictions = join_targets(dict(zip(targets, rounded, strict=True)))
             # Excel sheets get numbers and dates, CSV files the original text.

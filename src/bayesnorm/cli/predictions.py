@@ -15,12 +15,6 @@ from .tables import pandas
 DIGITS, ALL_DIGITS = 4, 17
 
 
-def predict_rows(model: Any, inputs: Any, level: float) -> Any:
-    """Return the predictions for a table, with the columns of `prediction_frame`."""
-    predictive, uncertainty = model.predict_with_uncertainty(inputs)
-    return prediction_frame(model, inputs, predictive, uncertainty, level)
-
-
 def prediction_frame(
     model: Any, inputs: Any, predictive: Any, uncertainty: Any, level: float, levels: Any = None
 ) -> Any:

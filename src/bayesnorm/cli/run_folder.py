@@ -68,9 +68,11 @@ def require_run_free(folder: Path, force: bool) -> None:
     _remove_or_restore(final, abandoned(final))
     if folder.is_dir() and not any(folder.iterdir()):
         return
-    if folder.exists() and not (folder / FACTS).is_file():
+    if not folder.exists():
+        return
+    if not (folder / FACTS).is_file():
         raise BayesNormError(f"--out: {folder} exists and is not a run of `bayesnorm fit`. Choose another name.")
-    if folder.exists() and not force:
+    if not force:
         raise BayesNormError(
             f"--out: {folder} already contains a run. Use --force to replace it, or choose another name."
         )

@@ -11,7 +11,7 @@ from numpy.typing import NDArray
 
 from ..metrics import VARIANCE_FLOOR, constant_variance
 from ..words import format_count, format_number, format_percent
-from .fit_options import Task, UncertaintyMethod
+from .fit_options import METHOD_DESCRIPTIONS, Task, UncertaintyMethod
 from .held_out import LEVEL, HeldOutPredictions
 from .run_folder import json_value
 from .training_table import TrainingTable
@@ -165,7 +165,7 @@ def _method_words(model: Any) -> str:
         else format_count(members, "network") + ", each trained on a different part of the rows"
     )
     layers = f"hidden layers of {', '.join(map(str, hidden))} units"
-    return f"{UncertaintyMethod(model.method).description}. {networks}, with {layers}."
+    return f"{METHOD_DESCRIPTIONS[UncertaintyMethod(model.method)]}. {networks}, with {layers}."
 
 
 def _curve(model: Any, test: Any, variance: float) -> Any:
@@ -266,10 +266,10 @@ def _summary(
     if table.left_out:
         lines["left out"] = ", ".join(f"{name} ({reason})" for name, reason in table.left_out.items())
     if table.task is Task.regression:
-        share = scores["normalised_crps"]
+        share, r2 = scores["normalised_crps"], scores["r2"]
+        explained = "" if r2 is None else f", explains {'none' if r2 < 0 else format_percent(r2)} of the variance"
         lines |= {
-            "error (RMSE)": format_number(scores["rmse"])
-            + ("" if scores["r2"] is None else f", explains {_share(scores['r2'])} of the variance"),
+            "error (RMSE)": format_number(scores["rmse"]) + explained,
             "error with uncertainty (CRPS)": format_number(scores["crps"]),
             "uncertainty skill": "unknown"
             if share is None
@@ -283,11 +283,6 @@ def _summary(
             "calibration error (ECE)": f"{100 * scores['ece']:.1f} %",
         }
     return {**lines, "time": f"{seconds:.0f} s"}
-
-
-def _share(r2: float) -> str:
-    """Return the explained share of the variance as text; a negative share is "none"."""
-    return "none" if r2 < 0 else format_percent(r2)
 
 
 def _cell(value: Any) -> Any:
