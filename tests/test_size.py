@@ -14,11 +14,11 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "bayesnorm"
 
 BUDGET = {
     "active": 635,
-    "cli": 3_445,
+    "cli": 3_422,
     "compression": 680,
     "engines": 565,
     "likelihoods": 745,
-    "maps": 541,
+    "maps": 540,
     "methods": 628,
     "metrics": 665,
     "network": 3_680,
