@@ -21,7 +21,7 @@ BUDGET = {
     "maps": 540,
     "methods": 628,
     "metrics": 665,
-    "network": 3_680,
+    "network": 3_675,
     "plots": 1_120,
     "posterior": 1_630,
     "predictive": 735,

@@ -27,17 +27,16 @@ class InFullPrecision(nn.Module):
             return self.body(x)
 
 
-METHODS = [
-    bn.MCBN(batch_size=8, states=12),
-    bn.GaussianBN(batch_size=8),
-    bn.GaussianBN(batch_size=8, states=12, rank=4),
+MCBN, RANKED = bn.MCBN(batch_size=8, states=12), bn.GaussianBN(batch_size=8, states=12, rank=4)
+CASES = [
+    *((MCBN, bn.MonteCarlo(8), 1), (MCBN, bn.SigmaPoints(4), 3), (MCBN, bn.SigmaPoints(40), 1)),
+    *((MCBN, bn.Delta(), 3), (MCBN, bn.Delta(), 20)),  # forward mode where outputs are many
+    *((bn.GaussianBN(batch_size=8), engine, 3) for engine in (bn.SigmaPoints(40), bn.Delta())),
+    *((RANKED, engine, 3) for engine in (bn.SigmaPoints(4), bn.Delta())),
 ]
-CASES = [(bn.MonteCarlo(8), 1), (bn.SigmaPoints(4), 3), (bn.SigmaPoints(40), 1), (bn.Delta(), 3), (bn.Delta(), 20)]
-"""Only Delta runs another way where outputs are many: in forward mode."""
 
 
-@pytest.mark.parametrize(("engine", "outputs"), CASES, ids=repr)
-@pytest.mark.parametrize("method", METHODS, ids=lambda m: f"{type(m).__name__}-{getattr(m, 'rank', None)}")
+@pytest.mark.parametrize(("method", "engine", "outputs"), CASES, ids=lambda value: type(value).__name__)
 def test_the_predictive_is_the_same_inside_and_outside(outputs, method, engine):
     model = InFullPrecision(outputs).eval()
     likelihood = bn.Gaussian() if outputs == 1 else bn.Categorical()

@@ -62,8 +62,7 @@ def test_exact_where_the_network_is_linear_in_the_deviation():
     torch.testing.assert_close(found.aleatoric, torch.ones(7, 1, dtype=torch.float64), **TIGHT)
 
 
-@pytest.mark.parametrize("center", ["running", "batch"])
-@pytest.mark.parametrize("layers", [None, 1], ids=["all layers", "last layer"])
+@pytest.mark.parametrize(("layers", "center"), [(None, "batch"), (1, "running")])
 def test_derivatives_are_finite_differences(layers, center):
     posterior, x = fitted(network(2), bn.Gaussian(), layers=layers, center=center), rows(4, 3, seed=1)
     mean, jacobian = output_jacobian(posterior, x)

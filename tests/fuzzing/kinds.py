@@ -86,7 +86,7 @@ def _use_posterior(path: Path) -> list[Tensor]:
         predictives = [posterior.predict(x)]
         if isinstance(posterior, BatchNormPosterior):
             predictives.append(posterior.predict(x, engine=bn.Delta()))
-            if posterior.output_directions.known:
+            if posterior.output_directions.computed:
                 predictives.append(posterior.predict(x, engine=bn.SigmaPoints(rank=2)))
         if isinstance(posterior, BatchNormPosterior) and posterior.training_batches is not None:
             predictives.append(bn.adapt(posterior, x + 2).predict(x))

@@ -38,10 +38,12 @@ def own(module, mean, var, h):
     return batch_norm(h, mean, var, module.weight, module.bias, eps=module.eps)
 
 
-@pytest.mark.parametrize("options", [{}, {"affine": False}, {"eps": 0.4}], ids=str)
+SHAPES = [(nn.BatchNorm1d, ()), (nn.BatchNorm1d, (5,)), (nn.BatchNorm2d, (3, 2)), (nn.BatchNorm3d, (2, 3, 2))]
+
+
 @pytest.mark.parametrize(
-    ("kind", "shape"),
-    [(nn.BatchNorm1d, ()), (nn.BatchNorm1d, (5,)), (nn.BatchNorm2d, (3, 2)), (nn.BatchNorm3d, (2, 3, 2))],
+    ("kind", "shape", "options"),
+    [*((*case, {}) for case in SHAPES), (*SHAPES[0], {"affine": False}), (*SHAPES[2], {"eps": 0.4})],
 )
 def test_the_map_is_batch_norm_in_evaluation(kind, shape, options):
     module = layer(kind, **options)

@@ -36,11 +36,14 @@ def cnn():
 
 def deepest_stack(run):
     """Return the deepest stack of the package's functions during a call."""
-    deepest = []
+    deepest, depth = [], 0
 
     def note(frame, event, _):
-        nonlocal deepest
-        if event == "call" and frame.f_code.co_filename.startswith(ROOT):
+        nonlocal deepest, depth
+        if event not in ("call", "return") or not frame.f_code.co_filename.startswith(ROOT):
+            return
+        depth += 1 if event == "call" else -1
+        if depth > len(deepest):
             stack = [caller.f_code for caller, _ in traceback.walk_stack(frame)]
             names = [code.co_qualname for code in stack if code.co_filename.startswith(ROOT)]
             deepest = max(deepest, names, key=len)

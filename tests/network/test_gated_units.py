@@ -65,7 +65,7 @@ class Gated(nn.Module):
         return self.head(-x.mean((2, 3)))
 
 
-@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("seed", range(2))
 @pytest.mark.parametrize("how", ["convolutions", "sizes", "shapes"])
 def test_gates_go_with_what_they_gate(how, seed):
     torch.manual_seed(seed)
@@ -112,7 +112,7 @@ class Elsewhere(nn.Module):
 def test_gates_that_are_used_besides_are_kept():
     for use in ("added", "added before", "read", "returned"):
         units = trace_units(Elsewhere(use))
-        assert set(units.written["gate"]) <= set(units.kept)
+        assert set(units.written["gate"]) <= set(units.required)
 
 
 def test_a_gate_that_is_used_twice_by_the_same_units():
@@ -139,6 +139,6 @@ def test_batch_norm_with_more_in_it(act, kept, moved):
     network = nn.Sequential(nn.Conv2d(1, 4, 1), NormAct(4, act), nn.Conv2d(4, 2, 1))
     before = copy.deepcopy(network.state_dict())
     units = trace_units(network)
-    assert (set(units.written["0"]) <= set(units.kept)) == kept
+    assert (set(units.written["0"]) <= set(units.required)) == kept
     assert (set(units.written["0"]) <= units.nonzero_at_zero) == moved
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())

@@ -109,7 +109,7 @@ def test_threads_get_their_own_predictions(same):
 
     def work(number):
         try:
-            for _ in range(25):
+            for _ in range(10):
                 found = posteriors[number].predict(inputs[number]).mean
                 if not torch.equal(found, expected[number]):
                     wrong.append(number)

@@ -44,15 +44,6 @@ def test_statistics_are_those_of_one_training_pass_without_dropout():
     assert (found.batch_size, found.rows) == (8, 50)
 
 
-def test_images_are_averaged_over_pixels_too():
-    model = nn.Sequential(nn.BatchNorm2d(3), nn.Flatten(), nn.Linear(12, 1))
-    images = torch.randn(20, 3, 2, 2)
-    found = collect_statistics(model, mini_batches(images, 6, 2, seed=0))
-    batch = next(iter(mini_batches(images, 6, 2, seed=0)))
-    torch.testing.assert_close(found.mean[0], batch.mean((0, 2, 3)))
-    torch.testing.assert_close(found.var[0], batch.var((0, 2, 3), correction=0))
-
-
 def test_progress_is_told():
     seen = []
     collect_statistics(net(), mini_batches(X, 8, 3, 0), progress=lambda done, total: seen.append((done, total)))

@@ -121,7 +121,7 @@ def prune_channels(
 
 def _why(units: Units) -> str:
     """Return the most frequent reason, other than being an output, why units cannot be removed; empty if none."""
-    reasons = Counter(reason for reason in units.kept.values() if reason != OUTPUTS)
+    reasons = Counter(reason for reason in units.required.values() if reason != OUTPUTS)
     return f" (most frequent reason: {reasons.most_common(1)[0][0]})" if reasons else ""
 
 
@@ -157,4 +157,4 @@ def _scales(network: nn.Module, units: Units) -> dict[int, float]:
         scale = torch.ones(len(carried)) if layer.weight is None else layer.weight
         for unit, square in zip(carried, scale.square().tolist(), strict=False):
             squares[unit] = squares.get(unit, 0.0) + square
-    return {unit: math.sqrt(square) for unit, square in squares.items() if unit not in units.kept}
+    return {unit: math.sqrt(square) for unit, square in squares.items() if unit not in units.required}

@@ -43,7 +43,7 @@ class OutputDirections:
     def __init__(
         self, rows: Tensor | None = None, components: Tensor | None = None, sensitivities: Tensor | None = None
     ) -> None:
-        self.rows, self.known = rows, components is not None
+        self.rows, self.computed = rows, components is not None
         self.components, self.sensitivities = components, sensitivities
         self._mixed: dict[int, Tensor] = {}
 
@@ -65,7 +65,7 @@ class OutputDirections:
     def find(self, posterior: CoordinatePosterior) -> None:
         """Compute the directions from `rows`, unless that was done before."""
         posterior = in_coordinates(posterior, "SigmaPoints")
-        if self.known:
+        if self.computed:
             return
         if self.rows is None:
             raise BayesNormError(
@@ -77,7 +77,7 @@ class OutputDirections:
             parts = output_components(posterior, self.rows)
         if parts is not None:
             self.components, self.sensitivities = (rounded_for_files(part) for part in parts)
-        self.known = True
+        self.computed = True
 
 
 def rounded_for_files(directions: Tensor) -> Tensor:

@@ -25,11 +25,7 @@ from .collecting.batches import (
     example_rows as example_rows,
     mini_batches as mini_batches,
 )
-from .collecting.moments import (
-    Moments as Moments,
-    mean_and_var as mean_and_var,
-    row_moments as row_moments,
-)
+from .collecting.moments import Moments as Moments, mean_and_var as mean_and_var, row_moments as row_moments
 from .collecting.normalising import RowStatistics as RowStatistics
 from .collecting.recorder import MomentRecorder as MomentRecorder
 from .collecting.statistics import (

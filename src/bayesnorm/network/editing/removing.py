@@ -63,7 +63,7 @@ class Removal:
         )
         unheard, heard = _parted(units.read, self.deaf)
         gone = (unheard - heard) | (silent - spoken - units.nonzero_at_zero)
-        gone -= set(units.kept)
+        gone -= set(units.required)
         for layer_units in units.written.values():
             if gone.issuperset(layer_units):
                 gone.discard(layer_units[0])

@@ -28,7 +28,7 @@ class Units:
         written: Layers and the units of their outputs.
         read: Layers and the units of their inputs; None for the network's inputs and unknown ones.
         carried: Batch norm and grouped convolutions, and the units of their outputs.
-        kept: Units that cannot be removed, and why.
+        required: Units that cannot be removed, and why.
         normalised: Layers and the batch norm that directly follows them.
         nonzero_at_zero: Units that pass an activation which maps zero to another value.
         gates: Layers whose outputs only multiply units; a removed unit needs no removed gate.
@@ -37,7 +37,7 @@ class Units:
     written: dict[str, list[int]] = field(default_factory=dict)
     read: dict[str, list[int | None]] = field(default_factory=dict)
     carried: dict[str, list[int]] = field(default_factory=dict)
-    kept: dict[int, str] = field(default_factory=dict)
+    required: dict[int, str] = field(default_factory=dict)
     normalised: dict[str, str] = field(default_factory=dict)
     nonzero_at_zero: set[int] = field(default_factory=set)
     gates: set[str] = field(default_factory=set)

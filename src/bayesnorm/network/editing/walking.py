@@ -78,12 +78,12 @@ class Walk:
         traced, root = self._units, self._root
         for name, columns in traced.read.items():
             for unit in self._gates.intersection(columns):
-                traced.kept.setdefault(unit, f"{name} reads units that are gates of others")
+                traced.required.setdefault(unit, f"{name} reads units that are gates of others")
         return Units(
             {name: [root(unit) for unit in units] for name, units in traced.written.items()},
             {name: [None if u is None else root(u) for u in units] for name, units in traced.read.items()},
             {name: [root(unit) for unit in units] for name, units in traced.carried.items()},
-            {root(unit): reason for unit, reason in traced.kept.items()},
+            {root(unit): reason for unit, reason in traced.required.items()},
             traced.normalised,
             {root(unit) for unit in traced.nonzero_at_zero},
             {name for name, units in traced.written.items() if self._gates.issuperset(units)},
@@ -335,7 +335,7 @@ class Walk:
 
     def _note_kept(self, units: Sequence[int], reason: str) -> None:
         for unit in units:
-            self._units.kept.setdefault(unit, reason)
+            self._units.required.setdefault(unit, reason)
 
     def _note_moved(self, signal: _Signal) -> None:
         if signal.moved:
