@@ -54,6 +54,13 @@ class Stream(IterableDataset):
         return iter(zip(X, Y, strict=True))
 
 
+class Shuffled(IterableDataset):
+    """Rows in an order of the global generator, drawn when iteration is asked for."""
+
+    def __iter__(self):
+        return iter(X[torch.randperm(ROWS)])
+
+
 class Endless(IterableDataset):
     def __iter__(self):
         return (X[i % ROWS] for i in itertools.count())
@@ -188,6 +195,24 @@ def test_random_transforms_are_seeded_and_leave_the_global_generators_alone(work
     assert torch.equal(first, draw(0))
     assert not torch.equal(first, draw(1))
     assert (first[..., 1] - first[..., 0] - 100).abs().max() < 1e-4
+
+
+STREAMS = {
+    "own sampler": lambda: DataLoader(TensorDataset(X), 4, sampler=WeightedRandomSampler(torch.ones(ROWS), ROWS)),
+    "loader of a stream": lambda: DataLoader(Shuffled(), 4),
+    "stream": Shuffled,
+}
+
+
+@pytest.mark.parametrize("kind", STREAMS)
+def test_a_stream_is_read_with_randomness_of_its_own(kind):
+    drawn = []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        before = torch.get_rng_state()
+        drawn.append(torch.stack(list(mini_batches(STREAMS[kind](), 4, 3, seed=0))))
+        assert torch.equal(torch.get_rng_state(), before)
+    assert torch.equal(*drawn)
 
 
 def test_batch_size_none_takes_the_loaders_own():

@@ -202,19 +202,13 @@ def test_only_what_follows_the_first_drawn_layer_runs_per_draw(layers, passes):
     assert Counted.computed == passes
 
 
-def test_nothing_recorded_is_kept_after_a_prediction():
-    model, x = Stemmed(), torch.randn(30, 3)
-    posterior = bn.MCBN(batch_size=8, states=7).fit(model, x)
-    posterior.predict(x)
-    assert not posterior.executable._network.prefix._memo
-
-
-def test_nothing_recorded_is_kept_after_an_error(calls):
+def test_nothing_recorded_is_kept_after_a_prediction_or_an_error(calls):
     model, x = Stemmed(), torch.randn(30, 3)
     calls.watch(model.head)
     posterior = bn.MCBN(batch_size=8, states=7).fit(model, x)
     engine = bn.MonteCarlo(samples=7, vectorize=False)
     engine.outputs(posterior, x)
+    assert not posterior.executable._network.prefix._memo
     calls.reset(limit=3)
     with pytest.raises(calls.Boom):
         engine.outputs(posterior, x)
