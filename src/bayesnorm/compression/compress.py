@@ -223,6 +223,6 @@ def _rounded(
 
 def _count_unremovable(units: Units, removal: Removal) -> dict[str, int]:
     """Count, by reason, the units that are pruned to zero but cannot be removed."""
-    wanted = removal.units(replace(units, kept={}, nonzero_at_zero=set())) - removal.units(units)
+    wanted = removal.units(replace(units, required={}, nonzero_at_zero=set())) - removal.units(units)
     moved = "an activation does not map zero to zero"
     return dict(Counter(units.required.get(unit, moved) for unit in wanted))
