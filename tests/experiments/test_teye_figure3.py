@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import re
+from functools import partial
 from pathlib import Path
 
 import pytest
@@ -10,6 +11,7 @@ import torch
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from experiments import teye_figure3
+from experiments.normality import rejected_by_chance
 from experiments.teye_figure3 import LAYERS, figure3
 
 SMALL = {"epochs": (1, 3), "batch_sizes": (16, 32), "batches": 40}
@@ -39,7 +41,8 @@ def test_what_is_looked_at(figure):
     assert figure.epochs[1].at(32).table() != end
 
 
-def test_the_verdict_comes_from_the_numbers(figure):
+def test_the_verdict_comes_from_the_numbers(figure, monkeypatch):
+    monkeypatch.setattr(teye_figure3, "rejected_by_chance", partial(rejected_by_chance, repeats=5))
     said = figure.verdict()
     size = figure.trained.at(32)
     shares = [int(share) / 100 for share in re.findall(r"(\d+)% of units rejected", said)]
@@ -55,6 +58,7 @@ def test_the_verdict_comes_from_the_numbers(figure):
 def test_main_prints_tables_verdict_and_paths(figure, monkeypatch, tmp_path, capsys):
     monkeypatch.setattr(teye_figure3, "figure3", lambda *_rows, **_sizes: figure)
     monkeypatch.setattr(teye_figure3, "paper_rows", lambda name, number: (rows(), None))
+    monkeypatch.setattr(teye_figure3, "rejected_by_chance", partial(rejected_by_chance, repeats=5))
     teye_figure3.main(tmp_path / "new")
     printed = capsys.readouterr().out
     assert "Batch size 16: 40 batches from 90 training examples" in printed

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 import sys
 from collections import Counter
-from functools import cache
 
 import numpy as np
 import pytest
@@ -23,7 +22,7 @@ from experiments.uci.folds import Data
 from experiments.uci.posteriors import MULTIPLES
 from experiments.uci.results import METHODS_OF
 
-N, FOLDS, DRAWS, EPOCHS = 90, 2, 20, 50
+N, FOLDS, DRAWS, EPOCHS = 90, 2, 20, 30
 """72 training rows and 18 test rows; folds of 36 rows, which 36 others train for."""
 
 TOY = presets.Preset(
@@ -165,68 +164,38 @@ def half_mse(f, y):
     return 0.5 * mse_loss(f, y)
 
 
-class Alone:
-    """Networks trained by `train`, one at a time, with rows in the units of their training rows."""
+def trained_alone(fold, family, seed, decay, epochs):
+    """Samples in raw units for held rows of one network that `train` trained so long, and the rows' targets."""
+    x, y = (part.float() for part in map(torch.from_numpy, toy()))
+    mean, std = x[fold.train].mean(0), x[fold.train].std(0, correction=0)
+    y_mean, y_std = y[fold.train].mean(), y[fold.train].std(correction=0)
+    z, held = (x[fold.train] - mean) / std, (x[fold.held] - mean) / std
+    network = paper_mlp(3, seed=seed) if family == "bn" else paper_dropout_mlp(3, 0.05, seed=seed)
+    samples = {}
 
-    def __init__(self, data, family):
-        self.data, self.family = data, family
-        self.trained = cache(self._trained)
+    def look(epoch, model):
+        if epoch == epochs:
+            if family == "bn":
+                posterior = bn.MCBN(16, states=DRAWS, center="batch").fit(model, z, seed=0)
+            else:
+                posterior = bn.MCDropout(consistent=True).fit(model, likelihood=bn.Gaussian())
+            samples[epoch] = bn.MonteCarlo(DRAWS).outputs(posterior, held, seed=0) * y_std + y_mean
 
-    def _trained(self, place, seed, decay):
-        """Outputs for held rows in raw units after every ten epochs: alone, and under samples; and targets."""
-        fold = (self.data.whole if place[0] == "whole" else self.data.validated)[place[1]]
-        x, y = (part.float() for part in map(torch.from_numpy, toy()))
-        mean, std = x[fold.train].mean(0), x[fold.train].std(0, correction=0)
-        y_mean, y_std = y[fold.train].mean(), y[fold.train].std(correction=0)
-        z, held = (x[fold.train] - mean) / std, (x[fold.held] - mean) / std
-        network = paper_mlp(3, seed=seed) if self.family == "bn" else paper_dropout_mlp(3, 0.05, seed=seed)
-        kept = {}
-
-        def look(epoch, model):
-            if epoch % TOY.evaluate_every == 0:
-                if self.family == "bn":
-                    posterior = bn.MCBN(16, states=DRAWS, center="batch").fit(model, z, seed=0)
-                else:
-                    posterior = bn.MCDropout(consistent=True).fit(model, likelihood=bn.Gaussian())
-                drawn = bn.MonteCarlo(DRAWS).outputs(posterior, held, seed=0)
-                with torch.no_grad():
-                    kept[epoch] = model(held) * y_std + y_mean, drawn * y_std + y_mean
-
-        targets = ((y[fold.train] - y_mean) / y_std)[:, None]
-        train(
-            network,
-            z,
-            targets,
-            loss=half_mse,
-            epochs=EPOCHS,
-            batch_size=16,
-            weight_decay=decay,
-            seed=seed,
-            on_epoch=look,
-        )
-        return kept, y[fold.held]
+    targets = ((y[fold.train] - y_mean) / y_std)[:, None]
+    options = {"epochs": EPOCHS, "batch_size": 16, "weight_decay": decay, "seed": seed}
+    train(network, z, targets, loss=half_mse, on_epoch=look, **options)
+    return samples[epochs], y[fold.held]
 
 
-@pytest.fixture(scope="module")
-def normalised(data):
-    return Alone(data, "bn")
-
-
-@pytest.fixture(scope="module", params=["bn", "dropout"])
-def alone(request, data, normalised):
-    return normalised if request.param == "bn" else Alone(data, "dropout")
-
-
-def test_scores_are_those_of_plain_calls(found, alone):
+@pytest.mark.parametrize(("family", "method"), [("bn", "MCBN"), ("dropout", "MCDropout")])
+def test_scores_are_those_of_plain_calls(found, data, family, method):
     """From the chosen weight decay and epochs on: noise from the folds, a network on all training rows, its samples."""
-    method = {"bn": "MCBN", "dropout": "MCDropout"}[alone.family]
     split, seed = 1, 2
-    (row,) = (
-        row for row in rows_of(found[alone.family], method) if (row["split"], row["seed"]) == (TOY.splits[split], seed)
-    )
+    (row,) = (row for row in rows_of(found[family], method) if (row["split"], row["seed"]) == (split + 1, seed))
     decay, epochs = row["weight_decay"], row["epochs"]
-    folds = [alone.trained(("fold", split * FOLDS + i), 100 + i, decay) for i in range(FOLDS)]
-    f = torch.cat([kept[epochs][1] for kept, _ in folds], 1).double()  # folds are of one length, so that means are one
+    first = split * FOLDS
+    folds = [trained_alone(data.validated[first + i], family, 100 + i, decay, epochs) for i in range(FOLDS)]
+    f = torch.cat([samples for samples, _ in folds], 1).double()  # folds are of one length, so that means are one
     y = torch.cat([y for _, y in folds]).double()
 
     def with_noise(outputs, precision):
@@ -239,8 +208,7 @@ def test_scores_are_those_of_plain_calls(found, alone):
     assert row["precision"] == pytest.approx(by_crps, rel=spacing)
     assert row["cv_crps"] == pytest.approx(float(metrics.crps(with_noise(f, by_crps), y)), rel=CLOSE)
     constant = metrics.constant_variance(f.mean(0), y[:, None])
-    kept, y = alone.trained(("whole", split), seed, decay)
-    test, y = kept[epochs][1].double(), y.double()
+    test, y = (part.double() for part in trained_alone(data.whole[split], family, seed, decay, epochs))
     own = with_noise(test, row["precision"])
     gaussian = bn.predictive.RegressionPredictive(own.mean[None], own.std[None])
     assert row["rmse"] == pytest.approx(float(metrics.rmse(own, y)), rel=CLOSE)
