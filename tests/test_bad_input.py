@@ -108,11 +108,6 @@ def test_a_loader_whose_own_batch_holds_everything(refused):
     )
 
 
-def test_batch_size_none_without_a_loader(refused):
-    model = net()
-    refused(model, r"batch_size=None .*train_data is Tensor", lambda: fit(model, batch_size=None), InputError)
-
-
 class Rows(Dataset):
     """A data set of `rows`, whatever they are."""
 
@@ -311,23 +306,6 @@ def test_other_devices(refused):
     refused(split, r"model: its tensors are on cpu, meta", lambda: fit(split), NetworkError)
 
 
-def test_a_posterior_of_another_architecture(refused, tmp_path, snapshot):
-    posterior = fit(net())
-    folder = tmp_path.parent / f"{tmp_path.name}-file"
-    folder.mkdir()
-    posterior.save(folder / "p")
-    other = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 1))
-    refused(other, r"model does not match .*\(4,", lambda: bn.load(folder / "p", other), bn.BayesNormError)
-
-
-def test_lazy_weights(refused):
-    with warnings.catch_warnings():
-        warnings.simplefilter("ignore")
-        model = nn.Sequential(nn.LazyLinear(4), nn.BatchNorm1d(4), nn.Linear(4, 1))
-    with pytest.raises(NetworkError, match=r"model: 0\.weight is not initialised"):
-        fit(model)
-
-
 def test_a_scripted_network():
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
@@ -367,15 +345,11 @@ def test_engines(engine, refused):
 @pytest.mark.parametrize(
     "call",
     [
-        lambda model, likelihood: bn.MCBN(batch_size=8, states=4).fit(model, X, likelihood),
-        lambda model, likelihood: bn.MCDropout(p=0.1).fit(bn.add_dropout(model, 0.1), X, likelihood),
-        lambda model, likelihood: bn.BayesByBackprop(epochs=1).fit(model, (X, X[:, :1]), likelihood),
-        lambda model, likelihood: bn.DeepEnsemble(members=2, epochs=1).fit(model, (X, X[:, :1]), likelihood),
         lambda model, likelihood: bn.deterministic(model, likelihood),
         lambda model, likelihood: bn.ensemble([model, net()], likelihood),
         lambda model, likelihood: fit(model).with_likelihood(likelihood),
     ],
-    ids=["MCBN", "MCDropout", "BayesByBackprop", "DeepEnsemble", "deterministic", "ensemble", "with_likelihood"],
+    ids=["deterministic", "ensemble", "with_likelihood"],
 )
 def test_likelihoods(call, refused):
     model = net()

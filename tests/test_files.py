@@ -254,14 +254,15 @@ FORGERIES = {
 }
 
 
-@pytest.mark.parametrize("forgery", FORGERIES)
-def test_a_forged_file_whose_digest_fits(forgery, posterior, saved, regression, snapshot):
+def test_a_forged_file_whose_digest_fits(posterior, saved, regression, snapshot):
     posterior.with_directions(regression.x[:12]).save(saved)  # so that the file has all that one can have
-    forged(saved, FORGERIES[forgery])
-    before = snapshot(regression.model)
-    with pytest.raises(bn.BayesNormError, match=r"^\w+: "):
-        bn.load(saved, regression.model)
-    assert snapshot(regression.model) == before
+    content, before = saved.read_bytes(), snapshot(regression.model)
+    for name, forgery in FORGERIES.items():
+        saved.write_bytes(content)
+        forged(saved, forgery)
+        with pytest.raises(bn.BayesNormError, match=r"^\w+: "):
+            bn.load(saved, regression.model)
+        assert snapshot(regression.model) == before, name
 
 
 def test_forging_nothing_is_no_forgery(saved, regression):

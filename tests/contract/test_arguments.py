@@ -10,7 +10,6 @@ import copy
 import dataclasses
 import inspect
 
-import argument_experiments
 import argument_fits
 import argument_functions
 import argument_settings
@@ -23,7 +22,7 @@ from torch import Tensor
 import bayesnorm as bn
 from bayesnorm import files
 
-CALLS = argument_settings.CALLS | argument_fits.CALLS | argument_functions.CALLS | argument_experiments.CALLS
+CALLS = argument_settings.CALLS | argument_fits.CALLS | argument_functions.CALLS
 ARGUMENTS = [
     pytest.param(call, name, id=f"{title}-{name}")
     for title, call in CALLS.items()

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import test_methods
-from every_method import methods_in, variants
+from every_method import each_likelihood, methods_in, variants
 
 import bayesnorm as bn
 
@@ -37,6 +37,7 @@ def test_its_own_tests_pass(skeleton, regression):
     tests["test_shrink_must_be_positive"](-1.0)
 
 
+@each_likelihood
 def test_the_contract_finds_it_and_runs_on_it(skeleton, task, fitted, reference, tmp_path, monkeypatch):
     cls, _ = skeleton
     monkeypatch.setattr(bn.methods, "MyBN", cls, raising=False)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import pytest
 import torch
-from every_method import TOLERANCE, each_method, each_network, fits_coordinates, numbers
+from every_method import TOLERANCE, each_method, each_network, numbers
 
 import bayesnorm as bn
 from bayesnorm.predictive import ClassificationSummary, RegressionSummary
@@ -13,11 +13,18 @@ DRAWING = [bn.MonteCarlo(samples=4, chunk=3), bn.MonteCarlo(samples=3, block_byt
 ENGINES = [*DRAWING, bn.SigmaPoints(rank=2), bn.Delta()]
 
 
-@each_network
 @each_method
-def test_a_summary_says_what_the_samples_say(method, task, fitted):
-    posterior = fitted(method, task, torch.float64)
-    for engine in ENGINES if fits_coordinates(method) else DRAWING:
+def test_a_summary_of_every_method_says_what_the_samples_say(method, regression, fitted):
+    compare_summaries(fitted(method, regression), regression, DRAWING)
+
+
+@each_network
+def test_a_summary_of_every_engine_says_what_the_samples_say(task, fitted):
+    compare_summaries(fitted(bn.MCBN(batch_size=8, states=24), task, torch.float64), task, ENGINES)
+
+
+def compare_summaries(posterior, task, engines):
+    for engine in engines:
         samples = posterior.predict(task.new_x, engine, seed=2)
         summary = posterior.predict(task.new_x, engine, seed=2, keep="summary")
         assert_same_but_samples(summary, samples, task.new_y)

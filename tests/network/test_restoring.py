@@ -74,17 +74,42 @@ def test_what_a_forward_writes_to_is_put_back(kind, engine):
     assert torch.equal(first, again), "a prediction does not depend on those before it"
 
 
-def test_a_forward_that_fails_leaves_what_it_wrote_as_it_was():
-    class Fails(Remembers):
-        def forward(self, x):
-            super().forward(x)
-            raise OSError("out of paper")
+class Fails(Remembers):
+    """Writes to its buffers, samples numbers of its own, and then raises an error while `error` is set."""
 
+    error = None
+
+    def forward(self, x):
+        outputs = super().forward(x + 0 * torch.rand_like(x))
+        if self.error is not None:
+            raise self.error
+        return outputs
+
+
+USES = {
+    "fit": lambda model, posterior: bn.MCBN(batch_size=8, states=16).fit(model, X),
+    "drift": lambda model, posterior: bn.drift(posterior, X),
+    **{
+        f"predict with {engine}": lambda model, posterior, engine=engine: posterior.predict(X[:7], engine)
+        for engine in ENGINES
+    },
+}
+
+
+@pytest.mark.filterwarnings("ignore:.*cannot be vectorised:bayesnorm.BayesNormWarning")
+@pytest.mark.parametrize("used", [False, True], ids=["new", "used"])
+@pytest.mark.parametrize("use", USES)
+def test_a_forward_that_fails_leaves_what_it_wrote_as_it_was(use, used, monkeypatch, snapshot):
     model = Fails().eval()
-    with pytest.raises(bn.BayesNormError, match="out of paper"):
-        bn.MCBN(batch_size=8, states=6).fit(model, X)
-    assert int(model.calls) == 0
-    assert torch.equal(model.memory, torch.zeros(4))
+    posterior = bn.MCBN(batch_size=8, states=16).fit(model, X)
+    if used:  # later forward passes look at the network in another way than the first
+        USES[use](model, posterior)
+    before, generator = snapshot(model), torch.get_rng_state()
+    monkeypatch.setattr(Fails, "error", OSError("out of paper"))
+    with pytest.raises((bn.BayesNormError, OSError), match="out of paper"):
+        USES[use](model, posterior)
+    assert snapshot(model) == before
+    assert torch.equal(torch.get_rng_state(), generator)
 
 
 def test_a_network_with_noise_of_its_own_gives_the_same_numbers_however_samples_are_chunked():

@@ -48,12 +48,6 @@ def test_principal_components_are_those_of_the_covariance(deviations):
         assert shares[k].item() == pytest.approx((values[: k + 1].sum() / values.sum()).item(), rel=1e-12)
 
 
-def test_all_principal_components_are_the_whole_covariance(deviations):
-    components, shares = Empirical(deviations).principal(P)
-    torch.testing.assert_close(components.T @ components, deviations.T.cov(correction=0))
-    assert shares[-1].item() == pytest.approx(1, abs=1e-12)
-
-
 def test_what_is_independent_counts_in_the_shares(deviations):
     low_rank = LowRankGaussian.fit(deviations, 2)
     _, shares = low_rank.principal(2)
