@@ -206,18 +206,14 @@ class Array:
         if tensor.dtype not in self.dtypes:
             refuse(where, tensor.dtype, f"one of {', '.join(map(str, self.dtypes))}")
         if tensor.is_floating_point():
-            self._require_measure(tensor, where)
+            most = torch.finfo(tensor.dtype).max
+            if self.least < 0 and tensor.dtype != torch.float16:  # its largest number is small
+                most = math.sqrt(most)
+            odd = ~(tensor.abs() <= most)
+            if bool(odd.any()) and (self.like is None or not torch.equal(tensor[odd].to(self.like), self.like[odd])):
+                refuse(where, "NaN, infinite or too large", f"values up to {most:g}")
         if self.least > -math.inf and tensor.numel() and float(tensor.min()) < self.least:
             refuse(where, float(tensor.min()), f"values from {self.least:g}")
-
-    def _require_measure(self, tensor: Tensor, where: str) -> None:
-        """Raise an error if values are not finite or too large to be squared."""
-        most = torch.finfo(tensor.dtype).max
-        if self.least < 0 and tensor.dtype != torch.float16:  # its largest number is small
-            most = math.sqrt(most)
-        odd = ~(tensor.abs() <= most)
-        if bool(odd.any()) and (self.like is None or not torch.equal(tensor[odd].to(self.like), self.like[odd])):
-            refuse(where, "NaN, infinite or too large", f"values up to {most:g}")
 
 
 def arrays_like(tensors: Mapping[str, Tensor], floats: Collection[torch.dtype] = FLOATS) -> dict[str, Array]:

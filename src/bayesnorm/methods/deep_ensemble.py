@@ -107,7 +107,12 @@ class DeepEnsemble:
                     "model returned the same network for two seeds. Return a new network for every seed."
                 )
             if number == 0:
-                likelihood = self._checked_likelihood(network, train_data, likelihood, output, seed)
+                # Two examples show problems before the training.
+                executable, example = Executable(network, output), example_rows(train_data, seed)
+                likelihood = fitting_likelihood(executable, example, likelihood)
+                require_targets(executable, example, train_data, likelihood)
+                if isinstance(self.method, BatchNormMethod):
+                    self.method.require_fitting(network, train_data, seed)
             assert likelihood is not None
             train_on(
                 likelihood,
@@ -130,17 +135,6 @@ class DeepEnsemble:
         assert likelihood is not None
         template = model if isinstance(model, nn.Module) else networks[0]
         return EnsemblePosterior(Executable(template, output), likelihood, tuple(made))
-
-    def _checked_likelihood(
-        self, network: nn.Module, train_data: Any, likelihood: Likelihood | None, output: str | int | None, seed: int
-    ) -> Likelihood:
-        """Return the likelihood to train on. Raise an error before training if two examples show a problem."""
-        executable, example = Executable(network, output), example_rows(train_data, seed)
-        fitting = fitting_likelihood(executable, example, likelihood)
-        require_targets(executable, example, train_data, fitting)
-        if isinstance(self.method, BatchNormMethod):
-            self.method.require_fitting(network, train_data, seed)
-        return fitting
 
 
 def ensemble(members: Iterable[nn.Module | Posterior], likelihood: Likelihood | None = None) -> EnsemblePosterior:

@@ -6,7 +6,6 @@ from .base import (
     derived_seeds as derived_seeds,
     effective_batch_size as effective_batch_size,
     load as load,
-    require_samples as require_samples,
     restored_posterior as restored_posterior,
 )
 from .batchnorm import BatchNormPosterior as BatchNormPosterior, Center as Center, coordinates as coordinates

@@ -106,20 +106,28 @@ class Posterior(ABC):
 
     def outputs(self, n: int, x: Any, seed: int = 0) -> Tensor:
         """Run the network under n samples and return the outputs, (n, batch, *out)."""
-        return MonteCarlo(require_samples(n)).outputs(self, x, seed)
+        return MonteCarlo(require_whole("n", n)).outputs(self, x, seed)
 
-    @abstractmethod
     def tensors(self) -> Tensors:
-        """Return the tensors that `save` writes."""
+        """Return the tensors that `save` writes. Default: none."""
+        return {}
 
-    @abstractmethod
     def config(self) -> Config:
-        """Return the JSON values that `save` writes."""
+        """Return the JSON values that `save` writes. Default: none."""
+        return {}
 
     @classmethod
     def require_network(cls, model: nn.Module, expected: dict[str, list[int]]) -> None:
-        """Raise an error if the architecture differs from the one that a file was written for."""
-        require_architecture(model, expected)
+        """Raise an error that names the first difference between a network and the one that a file was written for."""
+        shapes = architecture(model)
+        for name in [*expected, *shapes]:
+            there, here = expected.get(name), shapes.get(name)
+            if there != here:
+                raise FileFormatError(
+                    f"model does not match the network that the posterior was fitted on: {name} is "
+                    f"{'absent' if there is None else tuple(there)} there and "
+                    f"{'absent' if here is None else tuple(here)} here. Load it for a network of the same architecture."
+                )
 
     @classmethod
     def arrays(cls, model: nn.Module, config: Config, tensors: Tensors) -> dict[str, Array]:
@@ -293,28 +301,10 @@ def architecture(model: nn.Module) -> dict[str, list[int]]:
     return {name: list(tensor.shape) for name, tensor in named.items()}
 
 
-def require_architecture(model: nn.Module, expected: dict[str, list[int]]) -> None:
-    """Raise an error that names the first difference between a network and the one that a posterior was fitted on."""
-    shapes = architecture(model)
-    for name in [*expected, *shapes]:
-        there, here = expected.get(name), shapes.get(name)
-        if there != here:
-            raise FileFormatError(
-                f"model does not match the network that the posterior was fitted on: {name} is "
-                f"{'absent' if there is None else tuple(there)} there and {'absent' if here is None else tuple(here)} "
-                "here. Load it for a network of the same architecture."
-            )
-
-
 def effective_batch_size(posterior: Posterior) -> float | None:
     """Return a posterior's effective batch size, or None if it has none."""
     size: float | None = getattr(posterior, "batch_size", None)
     return size
-
-
-def require_samples(n: Any) -> int:
-    """Return a number of samples as a plain number, or raise an error."""
-    return require_whole("n", n)
 
 
 def derived_seeds(seed: int, count: int) -> list[int]:

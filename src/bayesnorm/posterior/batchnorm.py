@@ -17,7 +17,7 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
-from ..arguments import require_positive, require_seed
+from ..arguments import require_positive, require_seed, require_whole
 from ..engines import OutputDirections
 from ..errors import BayesNormWarning
 from ..files import prefixed, under
@@ -32,7 +32,7 @@ from ..network import (
     find_batchnorm,
 )
 from ..schema import Array, later, number, one_of, optional, record, refuse, text, whole
-from .base import Config, Posterior, Tensors, require_samples
+from .base import Config, Posterior, Tensors
 from .fluctuations import FLUCTUATIONS, Fluctuations
 from .training_batches import LAYERS, SCHEMA, TrainingBatches
 
@@ -98,7 +98,7 @@ class BatchNormPosterior(Posterior):
 
     def sample(self, n: int, seed: int = 0) -> State:
         generator = torch.Generator().manual_seed(require_seed(seed))
-        return self.state(self.location + self.spread * self.fluctuations.sample(require_samples(n), generator))
+        return self.state(self.location + self.spread * self.fluctuations.sample(require_whole("n", n), generator))
 
     def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
         executable = CompiledExecutable(self.model, self.executable.output, dtype=dtype, tf32=tf32, mode=mode)

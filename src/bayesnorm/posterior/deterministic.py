@@ -12,11 +12,11 @@ from typing import ClassVar, Self
 
 from torch import nn
 
-from ..arguments import require_seed
+from ..arguments import require_seed, require_whole
 from ..engines import Passes
 from ..likelihoods import Likelihood
 from ..network import Executable, State, tensors_of
-from .base import Config, Posterior, Tensors, require_samples
+from .base import Config, Posterior, Tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -32,17 +32,13 @@ class DeterministicPosterior(Posterior):
     def sample(self, n: int, seed: int = 0) -> State:
         require_seed(seed)
         whole = tensors_of(self.model)
-        return {name: value.detach().expand(require_samples(n), *value.shape).clone() for name, value in whole.items()}
+        return {
+            name: value.detach().expand(require_whole("n", n), *value.shape).clone() for name, value in whole.items()
+        }
 
     def passes(self, n: int, seed: int) -> Sequence[Passes]:
-        require_samples(n)
+        require_whole("n", n)
         return [Passes(self.executable, None)]
-
-    def tensors(self) -> Tensors:
-        return {}
-
-    def config(self) -> Config:
-        return {}
 
     @classmethod
     def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:

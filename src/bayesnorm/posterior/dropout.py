@@ -9,11 +9,11 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from ..arguments import require_seed
+from ..arguments import require_seed, require_whole
 from ..likelihoods import Likelihood
 from ..network import SEEDS, DropoutExecutable, Executable, State
 from ..schema import Array, flag, mapping, number, record, refuse
-from .base import Config, Posterior, Tensors, require_samples
+from .base import Config, Posterior, Tensors
 
 
 @dataclass(frozen=True, eq=False)
@@ -34,9 +34,6 @@ class DropoutPosterior(Posterior):
     def sample(self, n: int, seed: int = 0) -> State:
         seeds = mask_seeds(self.rates, n, seed)
         return {f"{name}.seed": column.to(self.executable.device) for name, column in seeds.items()}
-
-    def tensors(self) -> Tensors:
-        return {}
 
     def config(self) -> Config:
         return {"rates": dict(self.rates), "consistent": self.consistent}
@@ -59,5 +56,5 @@ def mask_seeds(rates: Mapping[str, float], n: int, seed: int) -> dict[str, Tenso
     """Sample the seeds of n masks, (n,), for every dropout layer whose rate is not 0."""
     names = [name for name, rate in rates.items() if rate > 0]
     generator = torch.Generator().manual_seed(require_seed(seed))
-    seeds = torch.randint(SEEDS, (require_samples(n), len(names)), generator=generator)
+    seeds = torch.randint(SEEDS, (require_whole("n", n), len(names)), generator=generator)
     return dict(zip(names, seeds.T.contiguous(), strict=True))

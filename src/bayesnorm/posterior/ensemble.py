@@ -14,13 +14,14 @@ from typing import ClassVar, Self
 import torch
 from torch import Tensor, nn
 
+from ..arguments import require_whole
 from ..engines import Passes
 from ..errors import BayesNormError, FileFormatError
 from ..files import grouped, prefixed, under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, tensors_of
 from ..schema import Array, arrays_like, listed, record
-from .base import PART, Config, Posterior, Tensors, architecture, derived_seeds, effective_batch_size, require_samples
+from .base import PART, Config, Posterior, Tensors, architecture, derived_seeds, effective_batch_size
 from .deterministic import DeterministicPosterior
 
 
@@ -38,11 +39,6 @@ class EnsemblePosterior(Posterior):
     schema = record(members=listed(PART, 2, 10_000))
 
     members: tuple[Posterior, ...]
-
-    def __post_init__(self) -> None:
-        super().__post_init__()
-        if len(self.members) < 2:
-            raise BayesNormError(f"members must be two or more posteriors, got {len(self.members)}.")
 
     @property
     def network(self) -> nn.Module:
@@ -198,5 +194,5 @@ def _with_tensors(network: nn.Module, tensors: dict[str, Tensor]) -> nn.Module:
 def shuffled_rounds(count: int, n: int, seed: int) -> Tensor:
     """Return the member of each of n samples, among `count` members: rounds over all of them, each in random order."""
     generator = torch.Generator().manual_seed(derived_seeds(seed, 1)[0])
-    rounds = [torch.randperm(count, generator=generator) for _ in range(-(-require_samples(n) // count))]
+    rounds = [torch.randperm(count, generator=generator) for _ in range(-(-require_whole("n", n) // count))]
     return torch.cat(rounds)[:n]

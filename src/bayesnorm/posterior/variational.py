@@ -11,14 +11,14 @@ from typing import Any, ClassVar, Self
 import torch
 from torch import Tensor, nn
 
-from ..arguments import require_seed
+from ..arguments import require_seed, require_whole
 from ..engines import MonteCarlo
 from ..errors import InputError
 from ..files import prefixed, under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, as_tensor, isolated_torch_randomness, restore_state, tensors_of
 from ..schema import Array, anything, arrays_like, mapping, number, record, refuse, text, whole
-from .base import Config, Posterior, Tensors, require_samples
+from .base import Config, Posterior, Tensors
 from .weight_distributions import WeightDistribution, WeightPrior, weight_arrays, weights_from
 
 
@@ -52,7 +52,7 @@ class VariationalPosterior(Posterior):
     @torch.inference_mode(False)
     @torch.no_grad()
     def sample(self, n: int, seed: int = 0) -> State:
-        n, device = require_samples(n), self.executable.device
+        n, device = require_whole("n", n), self.executable.device
         with _sampling_weights(require_seed(seed), self._device):
             drawn = {name: self.weights[name].samples(n).to(device) for name in sorted(self.weights)}
         points = {name: value.to(device).expand(n, *value.shape).clone() for name, value in self.points.items()}
@@ -62,7 +62,7 @@ class VariationalPosterior(Posterior):
     def kl(self, samples: int = 64, seed: int = 0) -> float:
         """Return the KL divergence of the weights from the prior, estimated from samples if it has no closed form."""
         with _sampling_weights(require_seed(seed), self._device):
-            parts = [self.weights[name].kl(self.prior, require_samples(samples)) for name in sorted(self.weights)]
+            parts = [self.weights[name].kl(self.prior, require_whole("n", samples)) for name in sorted(self.weights)]
         return float(torch.stack(parts).double().sum())
 
     def elbo(self, x: Any, y: Any, samples: int = 64, seed: int = 0) -> float:
