@@ -28,7 +28,7 @@ BUDGET = {
     "report": 1_940,
     "calibration": 750,
     "shift": 369,
-    "tabular": 4_610,
+    "tabular": 4_600,
     "theory": 511,
     "top level": 648,
     "training": 1_089,

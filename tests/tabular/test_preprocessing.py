@@ -191,5 +191,7 @@ def test_a_table_wider_than_long_gives_random_sums_that_keep_distances():
     np.testing.assert_allclose(now / apart, np.sqrt(300 / 2_000), rtol=0.15)
     restored = Preprocessing.from_config(json.loads(json.dumps(preprocessing.config())))
     np.testing.assert_array_equal(restored.network_inputs(features), inputs)
-    assert Preprocessing.fit(X[:, :300]).projected is None  # not wide enough
+    assert "300 random sums of the 2,000 columns" in preprocessing.projection_words
+    narrow = Preprocessing.fit(X[:, :300])
+    assert (narrow.projected, narrow.projection_words) == (None, "")
     assert Preprocessing.fit(np.tile(X[:, :301], (16, 1))).projected is None  # longer than wide
