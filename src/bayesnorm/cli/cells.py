@@ -39,20 +39,26 @@ def escape(text: str) -> str:
     return CONTROL.sub(lambda match: repr(match[0])[1:-1], text)
 
 
-def data_frame(rows: Sequence[Sequence[Any]], names: Sequence[str], places: Sequence[int], *, is_text: bool) -> Any:
-    """Return columns of a table as a data frame: of text without control characters, or of any objects.
+def text_frame(columns: Sequence[Sequence[str]], names: Sequence[str]) -> Any:
+    """Return columns of text, in which control characters have been replaced, as a data frame."""
+    pd, missing = pandas(), dict[str, Any].fromkeys(MISSING)
+    texts = (
+        pd.array(cells if MISSING.isdisjoint(cells) else [*map(missing.get, cells, cells)], dtype=str)
+        for cells in columns
+    )
+    return pd.DataFrame(dict(zip(names, texts, strict=True)))
+
+
+def data_frame(rows: Sequence[Sequence[Any]], names: Sequence[str], places: Sequence[int]) -> Any:
+    """Return columns of a table, whose cells have types, as a data frame of objects.
 
     Args:
         rows: The rows of the table.
         names: The names of the columns.
         places: The positions of these columns in the rows.
-        is_text: Whether all cells are text, in which control characters have been replaced.
     """
-    values: dict[str, Any] = dict.fromkeys(MISSING)  # of texts; equal texts become the same object
-    columns, pd = [*zip(*rows, strict=True)], pandas()
-    if is_text:
-        texts = (pd.Series([*map(values.setdefault, columns[place], columns[place])], dtype=str) for place in places)
-        return pd.DataFrame({name: column.array for name, column in zip(names, texts, strict=True)})
+    values: dict[str, Any] = {}  # of texts; equal texts become the same object
+    columns = [*zip(*rows, strict=True)]
 
     def value(cell: Any) -> Any:
         if isinstance(cell, str):
@@ -64,7 +70,7 @@ def data_frame(rows: Sequence[Sequence[Any]], names: Sequence[str], places: Sequ
         return cell
 
     cells = {name: [*map(value, columns[place])] for name, place in zip(names, places, strict=True)}
-    return pd.DataFrame(cells, columns=list(names), dtype=object)
+    return pandas().DataFrame(cells, columns=list(names), dtype=object)
 
 
 def pandas() -> Any:

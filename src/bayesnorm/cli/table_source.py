@@ -9,12 +9,13 @@ import codecs
 import contextlib
 import gzip
 import io
+import itertools
 import sys
 import tempfile
 import weakref
 import zipfile
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 from typing import IO, Annotated, Any, Literal, cast
@@ -116,6 +117,10 @@ class ContentLimit:
         self.cell_bytes += max(size, CELL_BYTES * cells)
         if self.cell_bytes > self.most:
             raise _too_large(self.source, f"more than {self.source.max_mib:g} MiB of cells, of at least 8 bytes each")
+
+    def add_rows(self, sizes: Iterable[int], cells: int) -> None:
+        """Count the cells of rows with these numbers of characters."""
+        self.add_cells(sum(map(max, sizes, itertools.repeat(CELL_BYTES * cells))), 0)
 
     def add_row(self, size: int, cells: int) -> None:
         """Count the cells of a row, and their characters."""
@@ -224,14 +229,18 @@ class Source:
 
     def lines(self, encoding: str) -> Iterator[str]:
         """Yield the lines of the text, with their original line ends; raise an error for a line that is too long."""
+        return self.text_blocks(encoding, 0)
+
+    def text_blocks(self, encoding: str, size: int = 2**18) -> Iterator[str]:
+        """Yield the text in blocks of about this many characters, which end where lines end."""
         limit = ContentLimit(self)
         with self.open() as file:
             text = io.TextIOWrapper(file, encoding, newline="")
             try:
-                while line := text.readline(LONGEST_ROW + 1):
-                    limit.add_bytes(len(line))
+                while (start := text.read(size)) + (line := text.readline(LONGEST_ROW + 1)):
+                    limit.add_bytes(len(start) + len(line))
                     limit.require_row(len(line))
-                    yield line
+                    yield start + line
             except UnicodeError:
                 raise InputError(f"{self} is not {encoding} text any more. It was changed while it was read.") from None
             finally:

@@ -19,7 +19,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InputError, quoted
-from .cells import CONTROL, data_frame, pandas as pandas
+from .cells import CONTROL, data_frame, pandas as pandas, text_frame
 from .table_source import (
     LONGEST_ROW,
     MEMORY_FACTOR,
@@ -30,7 +30,7 @@ from .table_source import (
     detect_format,
     find_source,
 )
-from .text_tables import CsvFormat, csv_rows, detect_csv, json_names, json_rows
+from .text_tables import CsvFormat, csv_columns, detect_csv, json_names, json_rows
 from .typed_files import excel_rows, load_pyarrow, parquet_names, parquet_parts, sqlite_names, sqlite_rows
 
 # Default of --max-size for files that are read whole.
@@ -234,19 +234,28 @@ def _parts(
         return
     position = {name: place for place, name in enumerate(file.header)}
     places, block, before = [position[name] for name in names], list[Sequence[Any]](), 0
+    if file.csv is not None:
+        columns: list[list[str]] = [[] for _ in places]
+        for part in csv_columns(file.source, file.encoding, file.csv, places, limit):
+            for column, cells in zip(columns, part, strict=True):
+                column.extend(cells)
+            while columns and (len(columns[0]) >= rows or limit.cell_bytes - before > size):
+                yield text_frame([column[:rows] for column in columns], names)
+                columns, before = [column[rows:] for column in columns], limit.cell_bytes
+        if columns and columns[0]:
+            yield text_frame(columns, names)
+        return
     for row in _rows(file, limit):
         block.append(row)
         if len(block) == rows or limit.cell_bytes - before > size:
-            yield data_frame(block, names, places, is_text=file.csv is not None)
+            yield data_frame(block, names, places)
             block, before = [], limit.cell_bytes
     if block:
-        yield data_frame(block, names, places, is_text=file.csv is not None)
+        yield data_frame(block, names, places)
 
 
 def _rows(file: TableFile, limit: ContentLimit) -> Iterator[Sequence[Any]]:
-    """Yield the rows of a table that is not a Parquet file, with a cell for each column."""
-    if file.csv is not None:
-        return csv_rows(file.source, file.encoding, file.csv, limit)
+    """Yield the rows of a table whose cells have types and that is not a Parquet file, with a cell for each column."""
     if file.format == "jsonl":
         return json_rows(file.source, file.encoding, file.header, limit)
     if file.format == "sqlite":

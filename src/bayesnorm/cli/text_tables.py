@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 import csv
+import io
 import json
 import re
+from collections import deque
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError, quoted
-from .cells import escape
+from .cells import CONTROL, escape
 from .table_source import LONGEST_ROW, PASS_A_TABLE, WITH_NAMES, ContentLimit, Source
 from .written_numbers import without_marks
 
@@ -19,7 +21,7 @@ DELIMITERS = (",", ";", "\t", "|")
 # The lines from the start of a file that decide its delimiter and decimal point, or their characters.
 INSPECTED_LINES, INSPECTED_CHARACTERS = 100, 2**20
 
-# A line after the last one of a file. It is a record of its own, unless the file ends inside quotes.
+# A line after the last one of a file that ends inside quotes.
 _END = "\0"
 
 # Python's default, 131,072 characters, is less than the first line of a wide table has.
@@ -67,24 +69,44 @@ def detect_csv(source: Source, encoding: str) -> CsvFormat:
     return CsvFormat(tuple(name.strip() for name in records[number]), number, delimiter, decimal)
 
 
-def csv_rows(source: Source, encoding: str, text_format: CsvFormat, limit: ContentLimit) -> Iterator[Sequence[str]]:
-    """Yield the rows of a CSV file, with "" for cells that a line does not have."""
-    width, size = len(text_format.header), 0
+def csv_columns(
+    source: Source, encoding: str, text_format: CsvFormat, places: Sequence[int], limit: ContentLimit
+) -> Iterator[list[Sequence[str]]]:
+    """Yield the columns at some places of a CSV file in parts, with "" for cells that a line does not have.
 
-    def lines() -> Iterator[str]:
+    Blocks of simple lines are split at their delimiters, which is fast. Python's reader reads the others.
+    """
+    width, blocks, lines = len(text_format.header), source.text_blocks(encoding), deque[str]()
+    size = number = split = 0
+
+    def next_lines() -> Iterator[str]:
         nonlocal size
-        for line in source.lines(encoding):
+        while lines or (block := next(blocks, None)):
+            if not lines:
+                lines.extend(io.StringIO(block, newline=""))
+            line = lines.popleft()
             size += len(line)
             limit.require_row(size)
             yield line if line.rstrip("\r\n").isprintable() else escape(line)
         yield _END
 
-    reader = csv.reader(lines(), delimiter=text_format.delimiter, skipinitialspace=True)
-    try:
-        for number, record in enumerate(reader):
+    reader = csv.reader(next_lines(), delimiter=text_format.delimiter, skipinitialspace=True)
+    for block in blocks:
+        simple_lines = _simple_lines(block, text_format) if number > text_format.line else None
+        if simple_lines is not None:
+            split += len(simple_lines)
+            limit.add_rows(map(len, simple_lines), width)
+            texts = text_format.delimiter.join(simple_lines).split(text_format.delimiter)
+            yield [texts[place::width] for place in places]
+            continue
+        lines.extend(io.StringIO(block, newline=""))
+        rows: list[list[str]] = []
+        while lines:
+            try:
+                record = next(reader)
+            except csv.Error as error:
+                raise InputError(f"{source} cannot be read as a table ({error}). Correct the file.") from None
             if record and record[-1].endswith(_END):
-                if record == [_END]:
-                    return
                 raise InputError(
                     f"{source} cannot be read as a table (it ends inside a quoted cell). Add the closing quote."
                 )
@@ -93,15 +115,16 @@ def csv_rows(source: Source, encoding: str, text_format: CsvFormat, limit: Conte
                 if cells != width:
                     if cells > width + 1 or (cells > width and record[-1]):
                         raise InputError(
-                            f"{source}: line {reader.line_num} has {cells} cells, but the first line has {width} "
-                            "names. Correct that line, or put quotes around cells that contain the delimiter."
+                            f"{source}: line {split + reader.line_num} has {cells} cells, but the first line has "
+                            f"{width} names. Correct that line, or put quotes around cells that contain the delimiter."
                         )
                     record = [*record[:width], *[""] * (width - cells)]
                 limit.add_cells(size, width)
-                yield record
-            size = 0
-    except csv.Error as error:
-        raise InputError(f"{source} cannot be read as a table ({error}). Correct the file.") from None
+                rows.append(record)
+            number, size = number + 1, 0
+        columns = [*zip(*rows, strict=True)]
+        if rows:
+            yield [columns[place] for place in places]
 
 
 def json_names(source: Source, encoding: str, limit: ContentLimit) -> list[str]:
@@ -144,6 +167,20 @@ def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
             raise ValueError(f"the key {quoted(name)} occurs twice")
         record[name] = value
     return record
+
+
+def _simple_lines(block: str, text_format: CsvFormat) -> list[str] | None:
+    """Return the lines of a text without line ends, or None unless each has a cell for every name and no quotes."""
+    text, delimiter = block.replace("\r\n", "\n"), text_format.delimiter
+    if len(text) > LONGEST_ROW or '"' in text or "\r" in text:
+        return None
+    if not text.replace("\n", "").isprintable() and CONTROL.search(text):
+        return None
+    if text.startswith(" ") or "\n " in text or f"{delimiter} " in text:
+        text = re.sub(rf"(^|{re.escape(delimiter)}) +", r"\1", text, flags=re.MULTILINE)
+    lines = text.removesuffix("\n").split("\n")
+    counts = {line.count(delimiter) for line in lines}
+    return lines if counts == {len(text_format.header) - 1} else None
 
 
 def _regularity(lines: list[str], delimiter: str) -> tuple[bool, int]:
