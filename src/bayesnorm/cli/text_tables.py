@@ -171,14 +171,14 @@ def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
 
 def _simple_lines(block: str, text_format: CsvFormat) -> list[str] | None:
     """Return the lines of a text without line ends, or None unless each has a cell for every name and no quotes."""
-    text, delimiter = block.replace("\r\n", "\n"), text_format.delimiter
+    text, delimiter = block.replace("\r\n", "\n").removesuffix("\n"), text_format.delimiter
     if len(text) > LONGEST_ROW or '"' in text or "\r" in text:
         return None
     if not text.replace("\n", "").isprintable() and CONTROL.search(text):
         return None
     if text.startswith(" ") or "\n " in text or f"{delimiter} " in text:
         text = re.sub(rf"(^|{re.escape(delimiter)}) +", r"\1", text, flags=re.MULTILINE)
-    lines = text.removesuffix("\n").split("\n")
+    lines = text.split("\n")
     counts = {line.count(delimiter) for line in lines}
     return lines if counts == {len(text_format.header) - 1} else None
 
