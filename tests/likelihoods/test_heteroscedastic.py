@@ -1,20 +1,23 @@
-"""Noise that the network predicts: torch's and scoringrules' numbers; uncertainty split by every engine."""
+"""Noise that the network predicts: torch's and scoringrules' numbers; uncertainty split by every method and engine."""
 
 from __future__ import annotations
 
 import copy
 import dataclasses
+import inspect
 import math
 
 import numpy as np
 import pytest
+import scoringrules
 import torch
 from hypothesis import given, settings, strategies as st
 from scipy import stats
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm import metrics
+from bayesnorm import methods, metrics
+from bayesnorm.engines.base import CoordinatePosterior
 from bayesnorm.errors import InputError
 from bayesnorm.likelihoods.scales import bounded
 from bayesnorm.training import train
@@ -67,6 +70,12 @@ def test_mcbn_with_a_noise_head(trained):
     )
 
 
+SETTINGS = {"batch_size": 32, "states": 24, "members": 3, "epochs": 2}
+METHODS = [
+    cls
+    for name, cls in inspect.getmembers(methods, inspect.isclass)
+    if not (name.startswith("_") or inspect.isabstract(cls)) and callable(getattr(cls, "fit", None))
+]
 LIKELIHOODS = [
     bn.HeteroscedasticGaussian(),
     bn.HeteroscedasticLaplace(),
@@ -83,13 +92,25 @@ def network():
         return nn.Sequential(*layers).eval()
 
 
-@pytest.mark.parametrize("likelihood", LIKELIHOODS, ids=lambda value: type(value).__name__)
-def test_every_engine_splits_uncertainty(likelihood, trained):
+@pytest.mark.parametrize(
+    ("cls", "likelihood"),
+    [
+        *((bn.MCBN, likelihood) for likelihood in LIKELIHOODS),
+        *((cls, LIKELIHOODS[0]) for cls in METHODS if cls is not bn.MCBN),
+    ],
+    ids=lambda value: value.__name__ if isinstance(value, type) else type(value).__name__,
+)
+def test_every_method_and_engine_splits_uncertainty(cls, likelihood, trained):
     _, x, y = trained
     targets = {"LogitNoise": (y > 0).long()[:, 0], "StudentT": y.expand(-1, 2), "MultiTask": y.expand(-1, 2)}
     y = targets.get(type(likelihood).__name__, y)
-    posterior = bn.MCBN(batch_size=32, states=24).fit(network(), (x, y), likelihood)
-    for engine in (bn.MonteCarlo(samples=8), bn.SigmaPoints(rank=4), bn.Delta()):
+    known = inspect.signature(cls).parameters
+    method = cls(**{name: value for name, value in SETTINGS.items() if name in known})
+    posterior = method.fit(network(), (x, y), likelihood)
+    engines = [bn.MonteCarlo(samples=8)]
+    if isinstance(posterior, CoordinatePosterior):
+        engines += [bn.SigmaPoints(rank=4), bn.Delta()]
+    for engine in engines:
         predictive = posterior.predict(x[:9], engine)
         each = predictive.values() if isinstance(predictive, bn.MultiTaskPredictive) else [predictive]
         for own in each:
@@ -154,6 +175,17 @@ def test_the_loss_is_the_papers():
     mean, s = f.chunk(2, dim=1)
     paper = (0.5 * torch.exp(-s) * (y - mean).square() + 0.5 * s).mean() + 0.5 * math.log(2 * math.pi)
     torch.testing.assert_close(bn.HeteroscedasticGaussian().loss(f, y), paper)
+
+
+def test_crps_of_one_draw_is_scoringrules():
+    f, y = torch.randn(1, 30, 2, dtype=torch.float64), torch.randn(30, 1, dtype=torch.float64)
+    mean, noise = (part.numpy() for part in f[0].chunk(2, dim=1))
+    for likelihood, expected in [
+        (bn.HeteroscedasticGaussian(), scoringrules.crps_normal(y.numpy(), mean, np.exp(noise / 2))),
+        (bn.HeteroscedasticLaplace(), scoringrules.crps_laplace(y.numpy(), mean, np.exp(noise))),
+    ]:
+        found = metrics.crps_points(likelihood.predictive(f), y, form="mixture")
+        np.testing.assert_allclose(found, expected, rtol=1e-9)
 
 
 @settings(max_examples=60)

@@ -4,10 +4,12 @@ from __future__ import annotations
 
 import numpy as np
 import pytest
+import scoringrules
 import torch
 from scipy import integrate, stats
 
 import bayesnorm as bn
+from bayesnorm import metrics
 from bayesnorm.predictive import LaplaceNoise
 
 Z = torch.tensor([-40.0, -3.0, -0.2, 0.0, 1e-9, 0.7, 5.0, 30.0], dtype=torch.float64)
@@ -43,6 +45,13 @@ def test_distances_are_those_of_quadrature(first, second, difference):
     exact = sum(integrate.quad(two, *ends)[0] for ends in [(-60, edges[0]), (edges[0], 0.0), (0.0, 60)])
     # Nearly equal scales are taken as equal: an error of second order, below 1e-6.
     assert float(noise.distance_of_two(d, a, b)) == pytest.approx(exact, rel=2e-6)
+
+
+def test_crps_of_one_draw_is_scoringrules():
+    f = torch.randn(1, 50, 1, dtype=torch.float64)
+    y = torch.randn(50, 1, dtype=torch.float64) * 3
+    found = metrics.crps_points(bn.Laplace(0.7).predictive(f), y, form="mixture")
+    np.testing.assert_allclose(found, scoringrules.crps_laplace(y.numpy(), f[0].numpy(), 0.7), rtol=1e-9)
 
 
 def test_calibrating_finds_the_scale():

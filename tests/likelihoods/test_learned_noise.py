@@ -40,6 +40,13 @@ def test_a_variance_becomes_the_mean_squared_error():
     torch.testing.assert_close(noise(model(x), y), likelihood.loss(model(x), y))
 
 
+def test_one_per_output():
+    x, y = data(2)
+    model, noise = learn(bn.Gaussian((1.0, 1.0)), x, y, outputs=2)
+    mse = (y - model(x)).square().mean(0).tolist()
+    assert [1 / p for p in noise.likelihood().precision] == pytest.approx(mse, rel=0.1)
+
+
 def test_a_scale_becomes_the_mean_absolute_error():
     x, y = data()
     model, noise = learn(bn.Laplace(1.0), x, y)
@@ -83,6 +90,12 @@ def test_the_best_epochs_noise_is_kept_with_the_network():
     history = train(model, x, y, loss=noise, parameters=parameters, on_epoch=look, **options)
     assert history.epochs == 2
     assert noise.log_noise.item() == kept[2][1]
+
+
+def test_a_posterior_takes_what_was_learned(regression):
+    noise = bn.LearnedNoise(bn.Gaussian(4.0))
+    posterior = bn.MCBN(batch_size=8).fit(regression.model, (regression.x, regression.y), noise.likelihood())
+    torch.testing.assert_close(posterior.predict(regression.new_x).aleatoric, torch.full((6, 1), 0.25))
 
 
 def test_what_is_no_likelihood():

@@ -62,6 +62,13 @@ def test_single_precision_and_what_is_no_number():
     assert found[3].isnan()
 
 
+def test_crps_of_one_draw_is_scoringrules():
+    for df in (1.1, 3.0, 50.0, 299.0, 301.0):
+        f, y = torch.randn(1, 50, 1, dtype=torch.float64), 4 * torch.randn(50, 1, dtype=torch.float64)
+        found = metrics.crps_points(bn.StudentT(df, 0.7).predictive(f), y, form="mixture")
+        np.testing.assert_allclose(found, scoringrules.crps_t(y.numpy(), df, f[0].numpy(), 0.7), rtol=1e-7, atol=1e-9)
+
+
 @pytest.mark.parametrize(("df", "first", "second"), [(1.5, 0.5, 0.6), (4.0, 1.0, 1.0)])
 def test_distances_of_two_are_those_of_quadrature(df, first, second):
     noise = StudentTNoise(df)
@@ -98,6 +105,20 @@ def test_an_outlier_pulls_less_the_farther_it_is():
     f = torch.zeros(3, 1, requires_grad=True)
     bn.StudentT(3.0, 1.0).loss(f, torch.tensor([[2.0], [20.0], [200.0]])).backward()
     assert f.grad.abs()[0] > f.grad.abs()[1] > f.grad.abs()[2] > 0
+
+
+def test_calibrating_finds_the_scale():
+    rows, scale, df = 4000, 0.4, 3.0
+    generator = np.random.default_rng(0)
+    model = torch.nn.Linear(1, 1).double()
+    x = torch.from_numpy(generator.normal(size=(rows, 1)))
+    y = model(x).detach() + scale * torch.from_numpy(generator.standard_t(df, size=(rows, 1)))
+    posterior = bn.deterministic(model, bn.StudentT(df))
+    for score in ("pll", None):
+        found = bn.calibrate(posterior, x, y, score=score).likelihood
+        assert found.df == df
+        # Fisher's information of log scale is 2 df / (df + 3) = 1 per row.
+        assert abs(np.log(found.scale / scale)) < 4.5 * 1.5 / rows**0.5
 
 
 def test_where_there_is_no_variance():

@@ -41,6 +41,15 @@ def test_the_divergence_is_divided_by_rows_and_its_weight_rises(monkeypatch, reg
     torch.testing.assert_close(found, full * torch.tensor([0.25, 0.5, 0.75, 1, 1]), rtol=1e-4, atol=0)
 
 
+def test_warmup_lets_the_data_speak_first(regression):
+    """While the divergence counts for less, weights go farther from the prior."""
+    data = regression.x, regression.y
+    method = bn.BayesByBackprop(epochs=20, batch_size=16, prior=0.1, learning_rate=0.01)
+    pressed = method.fit(regression.model, data, regression.likelihood)
+    warm = dataclasses.replace(method, kl_warmup=19).fit(regression.model, data, regression.likelihood)
+    assert warm.kl() > 1.1 * pressed.kl()
+
+
 @pytest.mark.parametrize("prior_center", ["zero", "trained"])
 def test_starting_from_trained_weights_stays_near_them(regression, prior_center):
     method = bn.BayesByBackprop(
@@ -64,6 +73,14 @@ def test_starting_from_trained_weights_stays_near_them(regression, prior_center)
     fresh = dataclasses.replace(method, start="fresh", prior_center="zero")
     other = fresh.fit(model, (regression.x, regression.y), regression.likelihood)
     assert (other.predict(regression.new_x).mean - exact).abs().max() > 0.3 * exact.std()
+
+
+def test_prior_about_the_trained_weights_has_less_to_pay(regression):
+    options = {"start": "trained", "epochs": 2, "batch_size": 16, "prior": 0.1}
+    data = regression.x, regression.y
+    near = bn.BayesByBackprop(**options, prior_center="trained").fit(regression.model, data, regression.likelihood)
+    far = bn.BayesByBackprop(**options).fit(regression.model, data, regression.likelihood)
+    assert near.kl() < far.kl()
 
 
 def test_what_is_random_and_what_is_a_point(make_task):
@@ -214,9 +231,15 @@ class Stream(IterableDataset):
 
 
 BAD_INPUT = [
+    (nn.Linear(3, 1), X, InputError, r"train_data must be a pair \(x, y\) with targets, got Tensor"),
+    (nn.Linear(3, 1), X.numpy(), InputError, r"train_data must be a pair .* got ndarray"),
     (nn.Linear(3, 1), Stream(), InputError, r"train_data of type Stream has no length"),
     (nn.Linear(3, 1), 7, InputError, r"train_data of type int has no length"),
+    (nn.Linear(3, 1), (X, X[:5, :1]), InputError, r"x has 40 rows, but y has 5"),
+    (nn.Linear(3, 1), (X, X), InputError, r"y has shape \(.*3\), but the outputs"),
+    (nn.Linear(3, 2), (X, X), bn.BayesNormError, r"likelihood is needed, because the network has outputs"),
     (nn.BatchNorm1d(3), (X, X), NetworkError, r"model: it has no linear or convolutional layer"),
+    (nn.Linear(5, 1), (X, X[:, :1]), InputError, r"forward failed on input of shape \(2, 3\)"),
     (nn.LazyLinear(1), (X, X[:, :1]), NetworkError, r"weight is not initialised yet"),
     (None, (X, X[:, :1]), NetworkError, r"model must be .* got NoneType"),
 ]
@@ -232,12 +255,16 @@ def test_bad_input(model, data, kind, match, snapshot):
     assert before is None or snapshot(model) == before
 
 
-def test_nan_in_the_weights():
+def test_nan_in_the_weights_or_rows():
     model = nn.Linear(3, 1)
     with torch.no_grad():
         model.weight[0, 0] = math.nan
     with pytest.raises(NetworkError, match=r"weight has 1 NaN"):
         bn.BayesByBackprop(epochs=1, batch_size=8).fit(model, (X, X[:, :1]))
+    broken = X.clone()
+    broken[7, 1] = math.nan
+    with pytest.raises(bn.BayesNormError, match=r"train_data has 1 NaN"):
+        bn.BayesByBackprop(epochs=1, batch_size=8).fit(nn.Linear(3, 1), (broken, X[:, :1]))
 
 
 def test_bound_of_other_rows_is_refused(regression):

@@ -17,14 +17,14 @@ def fit(task, **options):
     )
 
 
-def test_members_are_trained_from_weights_of_their_own(regression):
-    untrained, trained = fit(regression, epochs=1), fit(regression, epochs=8)
+def test_members_are_trained_from_weights_of_their_own(task):
+    untrained, trained = fit(task, epochs=1), fit(task, epochs=8)
     weights = [dict(member.model.named_parameters())["0.weight"] for member in trained.members]
-    own = dict(regression.model.named_parameters())["0.weight"]
+    own = dict(task.model.named_parameters())["0.weight"]
     assert not any(torch.equal(a, b) for i, a in enumerate(weights) for b in [own, *weights[:i]])
 
     def loss(posterior):
-        return sum(regression.likelihood.loss(m.model(regression.x), regression.y).item() for m in posterior.members)
+        return sum(task.likelihood.loss(m.model(task.x), task.y).item() for m in posterior.members)
 
     assert loss(trained) < loss(untrained)
 
@@ -115,3 +115,9 @@ def test_parameters_that_cannot_start_afresh(regression):
 
     with pytest.raises(bn.BayesNormError, match=r"no reset_parameters\(\).*a callable seed -> network"):
         bn.DeepEnsemble(members=2, epochs=1).fit(Scaled(), (regression.x, regression.y))
+
+
+def test_bad_members():
+    for members in (1, 0, 2.0, True, None):
+        with pytest.raises(bn.BayesNormError, match=r"^members "):
+            bn.DeepEnsemble(members=members)

@@ -38,6 +38,11 @@ def test_a_batch_size_beside_a_loader_with_another_is_refused():
         bn.DeepEnsemble(members=2, epochs=1, batch_size=16).fit(model, DATA["loader"]())
 
 
+def test_no_rows_per_step_are_refused():
+    with pytest.raises(bn.BayesNormError, match=r"batch_size must be .* got 0"):
+        bn.DeepEnsemble(members=2, epochs=1, batch_size=0).fit(nn.Linear(3, 1), DATA["pair"]())
+
+
 BAD = {
     "not a number": (torch.full_like(X, torch.nan), Y),
     "one row": (X[:1], Y[:1]),

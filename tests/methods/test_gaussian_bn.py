@@ -43,6 +43,38 @@ def test_first_layer_has_the_central_limits_moments():
     torch.testing.assert_close(log_var, (var + 0.3).log(), **TIGHT)
 
 
+def test_first_layer_in_closed_form_for_gaussian_data():
+    """h = w x with x ~ N(0, I): s^2 = |w|^2 and m4 = 3 s^4, so log variances have variance 2 / M."""
+    size, n = 32, 20_000
+    model = nn.Sequential(nn.Linear(4, 6, bias=False), nn.BatchNorm1d(6, eps=1e-30), nn.Linear(6, 1)).double()
+    posterior = bn.GaussianBN(batch_size=size).fit(model, rows(n, 4))
+    mean_std, log_std = factorised(posterior)
+    exact = model[0].weight.detach().square().sum(1)
+    # A sample variance of n normal numbers has relative standard error sqrt(2 / n), a sample kurtosis sqrt(24 / n).
+    assert ((size * mean_std.square() / exact - 1).abs() < SIGMAS * math.sqrt(2 / n)).all()
+    assert ((size * log_std.square() - 2).abs() < SIGMAS * math.sqrt(24 / n)).all()
+
+
+def test_drawn_standard_deviations_follow_the_paper():
+    size, n = 64, 20_000
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6, eps=1e-10), nn.Linear(6, 1)).double()
+    x = rows(1280, 4)
+    posterior = bn.GaussianBN(batch_size=size, center="batch").fit(model, x)
+    drawn = posterior.sample(n)
+    h = model[0](x).detach()
+    var, m4 = h.var(0, correction=0), (h - h.mean(0)).pow(4).mean(0)
+    std_var = (m4 - var.square()) / (4 * var * size)
+    std = drawn["1.running_var"].sqrt()
+    # A variance from n samples has relative standard error sqrt(2 / n); log-normal and normal differ by order 1 / M.
+    relative = SIGMAS * math.sqrt(2 / n)
+    assert ((drawn["1.running_mean"].var(0) * size / var - 1).abs() < relative).all()
+    assert ((std.var(0) / std_var - 1).abs() < relative + 2 / size).all()
+    assert ((std.mean(0) / var.sqrt() - 1).abs() < SIGMAS * (std_var / var / n).sqrt() + 1 / size).all()
+    together = torch.corrcoef(torch.cat([drawn["1.running_mean"], std], 1).T)
+    off = together[~torch.eye(12, dtype=torch.bool)]
+    assert (off.abs() < SIGMAS / math.sqrt(n)).all(), "factorised: correlations of n samples are within 1 / sqrt(n)"
+
+
 def test_of_a_convolution_it_is_the_images_that_are_independent_not_the_pixels():
     size, x = 8, rows(160, 2, 5, 4)
     x = x + 0.8 * rows(160, 2, 1, 1, seed=1)  # images differ in brightness: their pixels go together
@@ -84,6 +116,37 @@ def test_one_pass_over_the_data(calls):
     # Two rows for the check before, two for the default likelihood, two for the order of layers, and seven batches
     # (four rows are left over).
     assert calls.count == 10
+
+
+def deviations_of(size, states, model, x):
+    return bn.MCBN(batch_size=size, states=states).fit(model, x).fluctuations.deviations
+
+
+def test_correlated_samples_have_the_batches_covariance_at_full_rank():
+    model, x, n = network(), rows(200, 3), 20_000
+    deviations = deviations_of(16, 40, model, x)
+    posterior = bn.GaussianBN(batch_size=16, states=40, rank=39, center="batch").fit(model, x)
+    drawn = posterior.spread * posterior.fluctuations.sample(n, torch.Generator().manual_seed(0))
+    exact = deviations.T @ deviations / len(deviations)
+    scale = exact.diag().sqrt()
+    # n normal samples: Var(c_ij) = (c_ii c_jj + c_ij^2) / n. The factor is rounded to 8 bits, 2^-8 of a number,
+    # and so at most 2^-7 sqrt(c_ii c_jj) in a covariance.
+    error = ((torch.outer(exact.diag(), exact.diag()) + exact.square()) / n).sqrt()
+    found = drawn.T @ drawn / n
+    assert ((found - exact).abs() < SIGMAS * error + 2**-7 * torch.outer(scale, scale)).all()
+    off = ~torch.eye(len(exact), dtype=torch.bool)
+    strongest = (exact / torch.outer(scale, scale))[off].abs().max()
+    assert strongest > 0.3, "there are correlations to keep"
+
+
+@pytest.mark.parametrize("rank", [1, 5, 20])
+def test_every_rank_keeps_every_coordinates_variance(rank):
+    model, x = network(), rows(200, 3)
+    deviations = deviations_of(16, 40, model, x)
+    fluctuations = bn.GaussianBN(batch_size=16, states=40, rank=rank).fit(model, x).fluctuations
+    found = fluctuations.factor.square().sum(0) + fluctuations.independent_std.square()
+    torch.testing.assert_close(found, deviations.square().mean(0), rtol=2**-7, atol=0)
+    assert len(fluctuations.factor) == rank
 
 
 def test_correlated_keeps_what_factorised_loses():
@@ -147,22 +210,15 @@ def test_no_training_data_is_kept(method, tmp_path):
         assert tensor.numel() < n, "nothing is as long as the data"
 
 
-@pytest.mark.parametrize(
-    ("method", "dtype"),
-    [
-        (bn.GaussianBN(batch_size=8), torch.float32),
-        (bn.GaussianBN(batch_size=8, states=20, rank=19), torch.float64),
-        (bn.StochasticBN(batch_size=8, states=20), torch.float32),
-    ],
-    ids=str,
-)
-def test_a_loaded_posterior_predicts_the_same_bits(method, dtype, tmp_path):
+@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
+@pytest.mark.parametrize("rank", [None, 6, 19])
+def test_a_loaded_posterior_predicts_the_same_bits(rank, dtype, tmp_path):
     model, x = network().to(dtype), rows(60, 3).to(dtype)
-    posterior = method.fit(model, x).at_batch_size(5)
+    posterior = bn.GaussianBN(batch_size=8, states=20, rank=rank).fit(model, x).at_batch_size(5)
     posterior.directions(4)
     posterior.save(tmp_path / "posterior")
     loaded = bn.load(tmp_path / "posterior", model)
-    assert loaded.method == type(method).__name__
+    assert loaded.method == "GaussianBN"
     for engine in (bn.MonteCarlo(16), bn.SigmaPoints(4), bn.Delta()):
         first, second = (p.predict(x[:7], engine, seed=3) for p in (posterior, loaded))
         assert torch.equal(first.mean, second.mean)

@@ -214,6 +214,33 @@ def test_effective_batch_size_scales_fluctuations_exactly(regression):
     assert torch.equal(back.predict(task.new_x).mean, posterior.predict(task.new_x).mean)
 
 
+def test_epistemic_variance_falls_as_one_over_the_effective_batch_size():
+    """At w x* = mu the network is linear in the mean's fluctuation, if variances are not drawn."""
+    model = nn.Sequential(nn.Linear(1, 1), nn.BatchNorm1d(1, affine=False)).double()
+    posterior = bn.MCBN(batch_size=16, states=200).fit(model, rows(5000, 1))
+    states = posterior.sample(200)
+    x = rows(3, 1, seed=1)
+
+    def epistemic(at):
+        means_only = {"1.running_mean": at.sample(200)["1.running_mean"]}
+        return posterior.executable.run(means_only, x).var(0, correction=0)
+
+    for effective in (4, 64, 1000):
+        torch.testing.assert_close(epistemic(posterior.at_batch_size(effective)), 16 / effective * epistemic(posterior))
+    assert states["1.running_mean"].std() > 0
+
+
+def test_a_fitted_batch_size_agrees_with_the_effective_one():
+    """M' = 64 by scaling M = 16 is what M = 64 would have found: variances of means agree within standard errors."""
+    x, states = rows(4000, 4), 1500
+    model = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 1)).double()
+    scaled = bn.MCBN(batch_size=16, states=states).fit(model, x, seed=0).at_batch_size(64)
+    direct = bn.MCBN(batch_size=64, states=states).fit(model, x, seed=1)
+    a, b = (p.sample(states)["1.running_mean"].var(0) for p in (scaled, direct))
+    # Finite population: (N - 16) against (N - 64), 1.2 %. Each variance has relative standard error sqrt(2 / S).
+    assert ((a / b / ((4000 - 16) / (4000 - 64)) - 1).abs() < SIGMAS * math.sqrt(4 / states)).all()
+
+
 def test_one_draw_is_one_batch_for_all_layers():
     """Law 2: drawn jointly, the layers' deviations cancel; drawn independently, their variances would add."""
     x, states = rows(2000, 1), 200
@@ -229,6 +256,15 @@ def test_one_draw_is_one_batch_for_all_layers():
     assert (independent > 0.01).all()
 
 
+def test_every_batch_is_drawn_once_before_any_is_drawn_again(regression):
+    posterior = bn.MCBN(batch_size=8, states=10).fit(regression.model, regression.x)
+    drawn = posterior.sample(25, seed=4)["1.running_mean"]
+    distinct = {tuple(row) for row in posterior.sample(10)["1.running_mean"].tolist()}
+    assert len(distinct) == 10
+    for block in (drawn[:10], drawn[10:20]):
+        assert {tuple(row) for row in block.tolist()} == distinct
+
+
 def test_another_seed_samples_other_batches(regression):
     first, again, other = (
         bn.MCBN(batch_size=8, states=6).fit(regression.model, regression.x, seed=seed).sample(6)["1.running_mean"]
@@ -236,6 +272,16 @@ def test_another_seed_samples_other_batches(regression):
     )
     assert torch.equal(first, again)
     assert not torch.allclose(first, other)
+
+
+def test_classification_needs_its_likelihood_said(classification):
+    with pytest.raises(bn.BayesNormError, match=r"likelihood is needed, .* \(3,\) per example. Pass Categorical\(\)"):
+        bn.MCBN(batch_size=8, states=4).fit(classification.model, classification.x)
+
+
+def test_one_real_output_defaults_to_regression(regression):
+    posterior = bn.MCBN(batch_size=8, states=4).fit(regression.model, regression.x)
+    assert posterior.likelihood == bn.Gaussian()
 
 
 def test_a_loader_gives_its_batch_size_and_loses_no_rows(regression):

@@ -81,3 +81,23 @@ def test_every_batch_counts_the_same(pair):
     deviations = batches.fluctuations.deviations
     torch.testing.assert_close(stochastic.fluctuations.independent_std, deviations.square().mean(0).sqrt())
     torch.testing.assert_close(stochastic.location, batches.batch_mean)
+
+
+def test_a_larger_effective_batch_size_samples_closer(pair):
+    stochastic, _ = pair
+    near, far = (statistics(stochastic.at_batch_size(size), 500) for size in (64, 16))
+    centre = stochastic.location.clone()
+    centre[9:] /= 2  # log sigma is half of log variance
+    torch.testing.assert_close(near - centre, (far - centre) / 2, rtol=1e-8, atol=1e-10)
+
+
+def test_needs_no_data_after_the_fit(model, tmp_path):
+    x = rows(300, 3)
+    posterior = bn.StochasticBN(batch_size=SIZE, states=STATES).fit(model, x)
+    posterior.directions(4)
+    posterior.save(tmp_path / "posterior")
+    loaded = bn.load(tmp_path / "posterior", model)
+    assert loaded.method == "StochasticBN"
+    for engine in (bn.MonteCarlo(16), bn.SigmaPoints(4), bn.Delta()):
+        assert torch.equal(loaded.predict(x[:4], engine).variance, posterior.predict(x[:4], engine).variance)
+    assert (tmp_path / "posterior").stat().st_size < 9000  # four vectors, and what tells new rows from training rows

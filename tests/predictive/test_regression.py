@@ -102,6 +102,26 @@ def test_gaussian_crps_without_spread_is_the_absolute_error():
     torch.testing.assert_close(gaussian_crps(y, mean, torch.zeros(2)), torch.tensor([2.0, 0.0]))
 
 
+def test_crps_at_its_optimum():
+    """For an error e the best sigma is |e| / sqrt(ln 2), where CRPS = 0.594904 |e|."""
+    e = torch.tensor(2.5, dtype=torch.float64)
+    sigma = torch.linspace(0.5, 8, 20001, dtype=torch.float64)
+    scores = gaussian_crps(e, torch.zeros_like(sigma), sigma)
+    best = int(scores.argmin())
+    assert sigma[best].item() == pytest.approx(2.5 / np.sqrt(np.log(2)), abs=8 / 20000)
+    assert scores[best].item() == pytest.approx(0.594904 * 2.5, abs=1e-6)
+
+
+@settings(max_examples=40)
+@given(st.integers(1, 8), st.integers(0, 10_000), st.floats(0.01, 100), st.floats(0.0, 10))
+def test_law_of_total_variance(n, seed, precision, spread):
+    p = predictive(n=n, seed=seed, precision=precision, spread=spread)
+    torch.testing.assert_close(p.variance, p.epistemic + p.aleatoric)
+    second_moment = (p.loc.square() + 1 / precision).mean(0)
+    torch.testing.assert_close(p.variance, second_moment - p.mean.square(), rtol=1e-9, atol=1e-9)
+    assert (p.epistemic >= 0).all()
+
+
 def test_bad_weights():
     for weights in (
         torch.ones(4),
@@ -172,3 +192,10 @@ def test_targets_in_a_series_with_an_index_of_its_own():
     y = torch.randn(5, dtype=torch.float64)
     series = pandas.Series(y.numpy(), index=[f"row {i}" for i in range(5)])
     torch.testing.assert_close(p.log_prob(series), p.log_prob(y))
+
+
+def test_levels():
+    for level in (0, 1, -0.1, 1.1, float("nan")):
+        for method in ("quantile", "interval"):
+            with pytest.raises(InputError, match=r"^level "):
+                getattr(predictive(), method)(level)

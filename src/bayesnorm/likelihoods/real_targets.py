@@ -123,6 +123,10 @@ class NoiseByScale(RealTargets, ABC):
         return dataclasses.replace(self, **changed)
 
 
+# Above this, the density of Student's t overflows.
+LARGEST_DF = 1e9
+
+
 class StudentTTargets(RealTargets, ABC):
     """The base class of likelihoods whose noise has the degrees of freedom `df`."""
 
@@ -131,8 +135,11 @@ class StudentTTargets(RealTargets, ABC):
 
     def __post_init__(self) -> None:
         super().__post_init__()
-        requirement = f"a finite number from {LEAST_DF} (the mean exists only above 1)"
-        object.__setattr__(self, "df", require_number("df", self.df, least=LEAST_DF, requirement=requirement))
+        requirement = (
+            f"a finite number from {LEAST_DF} (the mean exists only above 1) to {LARGEST_DF:g} (practically Gaussian)"
+        )
+        df = require_number("df", self.df, least=LEAST_DF, most=LARGEST_DF, requirement=requirement)
+        object.__setattr__(self, "df", df)
 
     @property
     def family(self) -> StudentTNoise:

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 from ..arguments import hold_plain_numbers, require_seed, require_whole
 from ..engines import OutputDirections
-from ..errors import BayesNormError
+from ..errors import BayesNormError, quoted
 from ..likelihoods import Likelihood
 from ..network import (
     BatchStatistics,
@@ -26,6 +26,9 @@ from ..network import (
 )
 from ..posterior import BatchNormPosterior, Center, Fluctuations, TrainingBatches, coordinates
 from .fitting import checked_seed, fitting_likelihood
+
+# Largest number of batches whose statistics are collected; all of them are in memory and in files.
+MOST_STATES = 1_000_000
 
 Collected = BatchStatistics | UnitMoments
 """The data of a method: statistics of batches, or moments of single examples."""
@@ -59,6 +62,8 @@ class BatchNormMethod(ABC):
                 f"{self.center!r}."
             )
         require_whole("states", self.states, 1 if self.center == "batch" else 2)
+        if self.states > MOST_STATES:
+            raise BayesNormError(f"states must be at most {MOST_STATES:,}, got {quoted(self.states)}.")
 
     @abstractmethod
     def distribution(self, deviations: Tensor) -> Fluctuations:

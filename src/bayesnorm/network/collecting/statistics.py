@@ -266,6 +266,14 @@ def _running_layers(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple
                 f"model: batch-norm layer {name!r} has no running statistics (track_running_stats=False), so it "
                 "cannot run in evaluation mode. Train with running statistics, or leave it out with layers=."
             )
+        running_var = modules[name].running_var
+        negative = 0 if running_var is None else int((running_var < 0).sum())
+        if negative:
+            raise NetworkError(
+                f"model: the running variance of batch-norm layer {name!r} is negative in {negative} of "
+                f"{modules[name].num_features} channels, so its outputs are NaN. Load the weights again, or recompute "
+                "the running statistics with torch.optim.swa_utils.update_bn."
+            )
         if f"{name}.running_mean" not in buffers or f"{name}.running_var" not in buffers:
             raise NetworkError(
                 f"model: batch-norm layer {name!r} shares its running statistics with another layer, so they cannot "
@@ -275,7 +283,7 @@ def _running_layers(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple
 
 
 def _require_finite(statistics: BatchStatistics) -> None:
-    """Refuse statistics that are NaN or infinite; the error names the layer."""
+    """Refuse statistics that are NaN or infinite, or without a logarithm; the error names the layer."""
     start = 0
     for layer in statistics.layers:
         part = slice(start, start + layer.channels)
@@ -286,4 +294,11 @@ def _require_finite(statistics: BatchStatistics) -> None:
             raise NetworkError(
                 f"model: a statistic of batch-norm layer {layer.name!r} is NaN or infinite in {batches} of "
                 f"{len(good)} batches. Look for overflow before that layer (half precision, very large inputs)."
+            )
+        if layer.eps <= 0 and not (statistics.var[:, part] > 0).all():
+            constant = int((statistics.var[:, part] <= 0).any(dim=0).sum())
+            raise NetworkError(
+                f"model: batch-norm layer {layer.name!r} has eps={layer.eps:g}, and the inputs of {constant} of its "
+                f"{layer.channels} channels do not vary in a batch, so it divides by zero. Give the layer an eps such "
+                "as 1e-5, or leave it out with layers=."
             )
