@@ -44,7 +44,8 @@ def as_tensor(value: Any, name: str) -> Tensor:
             raise InputError(
                 f"{name} has dtype {array.dtype} ({type(value).__name__}). Pass a tensor or an array of numbers."
             )
-        array = array.astype(array.dtype.newbyteorder("="), copy=False)  # torch has only the machine's byte order
+        if not array.dtype.isnative:  # torch has only the machine's byte order
+            array = array.astype(array.dtype.newbyteorder("="))
         if not array.flags.writeable or any(stride < 0 for stride in array.strides):
             array = array.copy()
         value = torch.from_numpy(np.ascontiguousarray(array)) if array.ndim else torch.tensor(array.item())

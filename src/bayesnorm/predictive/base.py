@@ -97,10 +97,10 @@ def number_tensor(
 ) -> Tensor:
     """Return numbers of any kind as a tensor. Plain Python numbers keep double precision."""
     try:
-        if not isinstance(values, Tensor):
-            values = np.array(values)
-            values = values.astype(values.dtype.newbyteorder("="), copy=False)  # torch has only the machine's order
-        return torch.as_tensor(values, dtype=dtype, device=device)
+        numbers = values if isinstance(values, Tensor) else np.array(values)
+        if isinstance(numbers, np.ndarray) and not numbers.dtype.isnative:  # torch has only the machine's byte order
+            numbers = numbers.astype(numbers.dtype.newbyteorder("="))
+        return torch.as_tensor(numbers, dtype=dtype, device=device)
     except (TypeError, ValueError, RuntimeError) as error:
         what = f"{type(values).__name__} ({error})"
         raise InputError(f"{name} must be a tensor or an array of numbers, got {what}.") from error
