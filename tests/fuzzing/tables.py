@@ -374,7 +374,7 @@ def _outcome(case: Case, size: int, *, parts: bool) -> str:
 
 
 def reset_peak() -> None:
-    """Let the peak of this process's memory begin anew."""
+    """Reset the recorded peak of this process's memory."""
     with open("/proc/self/clear_refs", "w") as file:
         file.write("5")
 
