@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from datetime import timedelta
 
 from bayesnorm.network import Progress
-from bayesnorm.training.progress import progress_bar
+from bayesnorm.progress import progress_bar
 
 
 @contextlib.contextmanager

@@ -15,7 +15,7 @@ import bayesnorm
 PACKAGE = Path(bayesnorm.__file__).parent
 BESIDE = [Path(__file__).parents[2] / name for name in ("experiments", "benchmarks", "examples")]
 
-LEAVES = ["errors", "arguments", "files", "schema", "words"]
+LEAVES = ["errors", "arguments", "files", "schema", "words", "progress"]
 CORE = ["network", "predictive", "likelihoods", "engines", "posterior", "training", "methods"]
 ROOMS = [
     *LEAVES,
@@ -56,7 +56,7 @@ EXTERNAL = {
         room: {"torch", "numpy", "scipy", "safetensors"}
         for room in ("files", *CORE[1:], "theory", "calibration", "shift", "compression")
     },
-    "training": {"torch", "numpy", "safetensors", "rich"},
+    "progress": {"rich"},
 }
 """Third-party packages that these rooms may import; elsewhere, what an extra brings."""
 

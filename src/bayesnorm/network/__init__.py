@@ -8,6 +8,7 @@ module only, not from the files inside.
 - `editing/` makes modified copies of a network: with dropout, a noise head, sampled weights or fewer units.
 """
 
+from ..progress import Progress as Progress
 from .calling import (
     as_input as as_input,
     as_tensor as as_tensor,
@@ -30,7 +31,6 @@ from .collecting.normalising import RowStatistics as RowStatistics
 from .collecting.recorder import MomentRecorder as MomentRecorder
 from .collecting.statistics import (
     BatchStatistics as BatchStatistics,
-    Progress as Progress,
     UnitMoments as UnitMoments,
     check_layers as check_layers,
     collect_moments as collect_moments,

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 
 import torch
@@ -10,6 +9,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...errors import InputError, NetworkError
+from ...progress import Progress
 from ..calling import as_input, called_modules
 from ..copying import device_of, dtype_of, private_copy, require_finite_weights, unwrap
 from ..layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, require_batchnorm
@@ -24,9 +24,6 @@ from ..restoring import (
 from .batches import MiniBatches
 from .moments import moments_from_sums, statistics_dtype
 from .normalising import NormalisingByBatch
-
-Progress = Callable[[int, int], None]
-"""A function of (done, total)."""
 
 # Number of training examples that `fit` keeps to check the network's outputs; they are in memory, never in files.
 EXAMPLE_ROWS, EXAMPLE_ELEMENTS = 64, 2**21

@@ -1,13 +1,20 @@
-"""A progress bar with the remaining time for `progress=`, by rich if it is installed, otherwise as plain text."""
+"""Progress bars with the remaining time: with rich if it is installed, otherwise as plain text."""
 
 from __future__ import annotations
 
 import contextlib
 import sys
+import threading
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 
-from ..network import Progress
+Progress = Callable[[int, int], None]
+"""A function of (done, total)."""
+
+# Seconds before `long_progress` shows a bar.
+QUIET_SECONDS = 2.0
+
+_shown = threading.Lock()  # held while `long_progress` runs, so that what it calls shows no second bar
 
 
 @contextlib.contextmanager
@@ -34,9 +41,50 @@ def progress_bar(label: str = "training") -> Iterator[Progress]:
             task = bars.add_task(label, total=None, word="")
 
             def tell(done: int, total: int) -> None:
-                bars.update(task, completed=done, total=total, word="" if done >= total else "left")
+                # 0 stands for a total that is unknown, such as that of a generator.
+                bars.update(task, completed=done, total=total or None, word="" if done >= total else "left")
 
             yield tell
+
+
+@contextlib.contextmanager
+def long_progress(label: str) -> Iterator[Progress]:
+    """Show a progress bar once the block has taken two seconds; yield the function to call with (done, total).
+
+    It needs rich and a terminal or a notebook; otherwise nothing is shown. Inside another such block nothing is shown.
+
+        with long_progress("calibrate") as tell:
+            for done, candidate in enumerate(candidates):
+                tell(done, len(candidates))
+
+    Args:
+        label: The text before the bar.
+    """
+    if not _shown.acquire(blocking=False):
+        yield lambda done, total: None
+        return
+    started, bars = time.monotonic(), list[Progress]()
+    with contextlib.ExitStack() as stack:
+        stack.callback(_shown.release)
+
+        def tell(done: int, total: int) -> None:
+            late = time.monotonic() - started >= QUIET_SECONDS
+            if not bars and late and not 0 < total <= done and _can_show():
+                bars.append(stack.enter_context(progress_bar(label)))
+            for bar in bars:
+                bar(done, total)
+
+        yield tell
+
+
+def _can_show() -> bool:
+    """Return whether rich is installed and can redraw a line, in a terminal or a notebook."""
+    try:
+        from rich.console import Console
+    except ImportError:
+        return False
+    console = Console(stderr=True)
+    return console.is_terminal or console.is_jupyter
 
 
 @contextlib.contextmanager
