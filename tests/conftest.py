@@ -4,9 +4,16 @@ from __future__ import annotations
 
 import copy
 import dataclasses
+import os
+import sys
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
+
+# Compiled files are kept, also where the environment says otherwise: every worker compiles a thousand of them in ten
+# seconds, and every process that a test starts needs one or two.
+sys.dont_write_bytecode = False
+os.environ.pop("PYTHONDONTWRITEBYTECODE", None)
 
 import pytest
 import torch
