@@ -7,9 +7,9 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.engines import directions as module
+from bayesnorm.engines import sigma_points as module
 from bayesnorm.engines.delta import output_jacobian
-from bayesnorm.engines.directions import MOST_COMPONENTS, mixed_directions, output_components
+from bayesnorm.engines.sigma_points import MOST_COMPONENTS, mixed_directions, output_components
 
 from ..two_norms import network, rows
 

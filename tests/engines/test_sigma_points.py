@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.engines.directions import OutputDirections, output_components
+from bayesnorm.engines.sigma_points import OutputDirections, output_components
 from bayesnorm.posterior import Empirical
 
 from ..two_norms import TIGHT, network, rows

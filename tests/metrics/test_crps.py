@@ -12,7 +12,7 @@ from hypothesis import given, settings, strategies as st
 
 from bayesnorm import metrics
 from bayesnorm.errors import InputError
-from bayesnorm.metrics import points
+from bayesnorm.metrics import checks
 from bayesnorm.predictive import RegressionPredictive
 
 NUMBERS = st.floats(-50, 50, allow_subnormal=False)
@@ -108,22 +108,22 @@ def test_blocks_change_nothing(make_regression, monkeypatch):
             whole = score(predictive, y)
             for count in (0, 1, 5, 17):
                 with monkeypatch.context() as patch:
-                    patch.setattr(points, "MEMORY", points.ARRAYS * 4 * 8 * count)
+                    patch.setattr(checks, "MEMORY", checks.ARRAYS * 4 * 8 * count)
                     torch.testing.assert_close(score(predictive, y), whole, rtol=1e-14, atol=0)
 
 
 def test_memory_stays_within_its_bound(monkeypatch):
-    loc, limit = torch.zeros(10, 5000), 10 * 4 * points.ARRAYS * 100
-    monkeypatch.setattr(points, "MEMORY", limit)
+    loc, limit = torch.zeros(10, 5000), 10 * 4 * checks.ARRAYS * 100
+    monkeypatch.setattr(checks, "MEMORY", limit)
     sizes = []
 
     def score(loc, scale, y):
-        sizes.append(loc.numel() * loc.element_size() * points.ARRAYS)
+        sizes.append(loc.numel() * loc.element_size() * checks.ARRAYS)
         assert len(scale) == 1
         return y
 
     y = torch.arange(5000.0)
-    torch.testing.assert_close(points.map_points(score, RegressionPredictive(loc, torch.ones(())), y), y)
+    torch.testing.assert_close(checks.map_points(score, RegressionPredictive(loc, torch.ones(())), y), y)
     assert max(sizes) == limit
     assert len(sizes) == 50
 

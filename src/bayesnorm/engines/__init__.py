@@ -2,8 +2,11 @@
 
 from .base import Drawable as Drawable, Engine as Engine, Passes as Passes
 from .delta import Delta as Delta
-from .directions import OutputDirections as OutputDirections, rounded_for_files as rounded_for_files
 from .finite import require_finite as require_finite
 from .monte_carlo import MonteCarlo as MonteCarlo
-from .sigma_points import SigmaPoints as SigmaPoints
+from .sigma_points import (
+    OutputDirections as OutputDirections,
+    SigmaPoints as SigmaPoints,
+    rounded_for_files as rounded_for_files,
+)
 from .tiling import predict_tiles as predict_tiles

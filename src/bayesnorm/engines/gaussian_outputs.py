@@ -9,7 +9,7 @@ from torch import Tensor
 
 from ..likelihoods import Likelihood
 from ..predictive import Predictive, at_least_single
-from .summing import Take, summary_of
+from .monte_carlo import Take, summary_of
 
 # Number of output samples if a likelihood has no closed form. They need no forward pass, and half of them are mirrored.
 SOFTMAX_SAMPLES = 256

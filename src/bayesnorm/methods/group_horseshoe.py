@@ -25,7 +25,7 @@ from torch import Tensor
 from ..arguments import require_positive
 from ..network import WeightTensor
 from ..posterior import HorseshoeWeights
-from .group_method import GroupMethod
+from .variational import GroupMethod
 
 
 @dataclass(frozen=True)

@@ -30,7 +30,7 @@ from torch import Tensor
 
 from ..network import WeightTensor
 from ..posterior import NormalJeffreysWeights
-from .group_method import GroupMethod
+from .variational import GroupMethod
 
 
 @dataclass(frozen=True)

@@ -1,4 +1,4 @@
-"""The base class of variational methods: their arguments, and the training of weights that have a distribution.
+"""The base classes of variational methods: their arguments, and the training of weights that have a distribution.
 
 The objective is the negative evidence lower bound (ELBO) per example,
 
@@ -43,7 +43,7 @@ from ..network import (
     unwrap,
     weight_tensors,
 )
-from ..posterior import VariationalPosterior, WeightDistribution, WeightPrior
+from ..posterior import GaussianWeights, GroupWeights, VariationalPosterior, WeightDistribution, WeightPrior
 from .fitting import checked_seed, fitting_likelihood, require_targets, train_on
 
 # Minimum initial standard deviation, for trained weights that are zero.
@@ -222,3 +222,30 @@ def _rows(data: Any) -> int:
 def _require_choice(name: str, value: Any, choices: tuple[str, ...]) -> None:
     if value not in choices:
         raise BayesNormError(f"{name} must be one of {', '.join(map(repr, choices))}, got {value!r}.")
+
+
+@dataclass(frozen=True)
+class GroupMethod(VariationalMethod):
+    """A posterior under which whole units and filters can become noise; arguments as in `VariationalMethod`."""
+
+    initial_std: float = 0.01
+
+    def __post_init__(self) -> None:
+        super().__post_init__()
+        if isinstance(self.prior, tuple | list):
+            raise BayesNormError(
+                f"prior must be one standard deviation, got {self.prior!r}. Given the scale of a group, its weights "
+                "have a Gaussian prior."
+            )
+        if self.prior_center != "zero":
+            raise BayesNormError('prior_center must be "zero" for group priors, got "trained".')
+
+    def distribution(self, tensor: WeightTensor, std: Tensor, center: Tensor | None) -> WeightDistribution:
+        if tensor.is_bias:
+            return GaussianWeights(tensor.parameter, std, tensor.axis, center)
+        size = float(tensor.parameter.detach().double().square().mean().sqrt())
+        return self.groups(tensor, std, size or 1.0)
+
+    @abstractmethod
+    def groups(self, tensor: WeightTensor, std: Tensor, unit: float) -> GroupWeights:
+        """Return the initial distribution of a weight tensor whose entries have magnitude `unit`."""

@@ -17,6 +17,7 @@ from .checks import (
     check_regression as check_regression,
     classification_targets as classification_targets,
     finite_std as finite_std,
+    mean_over_points as mean_over_points,
     number_vector as number_vector,
     real_tensor as real_tensor,
     regression_targets as regression_targets,
@@ -33,7 +34,6 @@ from .classification import (
     nll as nll,
     reliability_curve as reliability_curve,
 )
-from .points import mean_over_points as mean_over_points
 from .proper_scores import (
     VARIANCE_FLOOR as VARIANCE_FLOOR,
     crps as crps,

@@ -15,8 +15,7 @@ from torch import Tensor
 from ..arguments import require_whole
 from ..errors import InputError
 from ..predictive import ClassificationPredictive
-from .checks import classification_targets, number_pair
-from .points import mean_over_points
+from .checks import classification_targets, mean_over_points, number_pair
 
 
 def nll(predictive: ClassificationPredictive, y: Any, *, ignore_index: int | None = None) -> Tensor:

@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..predictive import NoiseFamily, RegressionPredictive, gaussian_crps, mixture_log, weighted_mean, zero_if_missing
-from .checks import check_floor, check_form, finite_std, observed_targets
-from .points import map_points, mean_over_points
+from .checks import check_floor, check_form, finite_std, map_points, mean_over_points, observed_targets
 
 
 def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian") -> Tensor:

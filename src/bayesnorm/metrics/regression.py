@@ -10,8 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..predictive import RegressionPredictive, require_level, weighted_mean
-from .checks import check_regression, finite_std, number_vector, observed_targets
-from .points import map_points, mean_over_points
+from .checks import check_regression, finite_std, map_points, mean_over_points, number_vector, observed_targets
 
 # The quantiles that `quantile_calibration_error` uses: 1 % to 99 %.
 LEVELS = tuple(percent / 100 for percent in range(1, 100))

@@ -45,18 +45,21 @@ from .copying import (
     tensors_of as tensors_of,
     unwrap as unwrap,
 )
-from .dropout_layers import RateChoice as RateChoice, dropout_rates as dropout_rates
-from .editing.inserting import add_dropout as add_dropout
-from .editing.noise_head import joined_outputs as joined_outputs, with_noise_head as with_noise_head
-from .editing.removing import (
+from .editing.inserting import (
+    add_dropout as add_dropout,
+    joined_outputs as joined_outputs,
+    with_noise_head as with_noise_head,
+)
+from .editing.tracing import trace_units as trace_units
+from .editing.units import (
+    OUTPUTS as OUTPUTS,
     Removal as Removal,
+    Units as Units,
     masked as masked,
     removed as removed,
     renewed_statistics as renewed_statistics,
     resized as resized,
 )
-from .editing.tracing import trace_units as trace_units
-from .editing.units import OUTPUTS as OUTPUTS, Units as Units
 from .editing.variational import (
     Estimator as Estimator,
     NoisyNetwork as NoisyNetwork,
@@ -68,7 +71,9 @@ from .gpu_graphs import capture_graph as capture_graph
 from .layers import (
     BatchNormLayer as BatchNormLayer,
     LayerChoice as LayerChoice,
+    RateChoice as RateChoice,
     choose_layers as choose_layers,
+    dropout_rates as dropout_rates,
     find_batchnorm as find_batchnorm,
 )
 from .restoring import (
@@ -79,7 +84,7 @@ from .restoring import (
 )
 from .running.affine import State as State
 from .running.compiled import CompiledExecutable as CompiledExecutable
-from .running.derivable import derivative_errors_explained as derivative_errors_explained
 from .running.dropout import DropoutExecutable as DropoutExecutable
 from .running.executable import Executable as Executable
+from .running.private_network import derivative_errors_explained as derivative_errors_explained
 from .running.seeded_dropout import SEEDS as SEEDS, seed_dropout as seed_dropout

@@ -1,16 +1,19 @@
-"""Find a network's batch-norm layers and choose among them."""
+"""Find a network's batch-norm layers and choose among them; find its dropout layers and their rates."""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
+from torch.nn.modules.dropout import _DropoutNd
 
-from ..arguments import as_whole
+from ..arguments import as_whole, require_number
 from ..errors import NetworkError
+from .copying import require_finite_weights, unwrap
 
 LayerChoice = int | str | Sequence[str] | Callable[[str, nn.Module], bool] | None
 """Names, a predicate `(name, module) -> bool`, the last k layers in running order, or None for all layers."""
@@ -111,3 +114,107 @@ def module_kinds(model: nn.Module) -> str:
     """Return up to twelve classes of a network's modules for a message."""
     kinds = sorted({type(module).__name__ for _, module in model.named_modules()})
     return ", ".join(kinds[:12]) + (", ..." if len(kinds) > 12 else "")
+
+
+RateChoice = float | Mapping[str, float] | None
+"""One rate for all dropout layers, rates by name (others keep theirs), or None for the layers' own rates."""
+
+
+@dataclass(frozen=True)
+class DropoutKind:
+    """Properties of a kind of dropout layer."""
+
+    channels: bool = False  # drops whole channels, not single entries
+    alpha: bool = False  # preserves mean and variance, for self-normalising networks
+    unbatched: int | None = None  # an input with this many axes is one example, with channels first
+
+
+DROPOUT_KINDS: dict[Callable[..., Any], DropoutKind] = {
+    nn.Dropout.forward: DropoutKind(),
+    nn.Dropout1d.forward: DropoutKind(channels=True, unbatched=2),
+    nn.Dropout2d.forward: DropoutKind(channels=True),
+    nn.Dropout3d.forward: DropoutKind(channels=True, unbatched=4),
+    nn.AlphaDropout.forward: DropoutKind(alpha=True),
+    nn.FeatureAlphaDropout.forward: DropoutKind(channels=True, alpha=True),
+}
+
+
+def find_dropout(network: nn.Module) -> dict[str, _DropoutNd]:
+    """Return every dropout layer by name, including subclasses without a custom forward."""
+    return {
+        name: module
+        for name, module in network.named_modules()
+        if isinstance(module, _DropoutNd) and type(module).forward in DROPOUT_KINDS and "forward" not in vars(module)
+    }
+
+
+def dropout_rates(model: nn.Module, p: RateChoice = None) -> dict[str, float]:
+    """Return the rate of every dropout layer to sample, by name; 0 for those that the caller switches off.
+
+    Args:
+        model: The network.
+        p: The rates, see `RateChoice`. A rate of 0 switches a layer off. For a module that is not a dropout layer, 0
+            means that dropout inside that module's forward may stay off.
+    """
+    model = unwrap(model)
+    require_finite_weights(model)
+    layers = find_dropout(model)
+    rates = {name: float(layer.p) for name, layer in layers.items() if layer.p > 0}
+    if isinstance(p, Mapping):
+        modules = dict(model.named_modules())
+        for name, rate in p.items():
+            if name not in modules:
+                raise NetworkError(f"p: the network has no module {name!r}. Its dropout layers are {listed(layers)}.")
+            rates[name] = require_rate(rate, f"p[{name!r}]")
+            if name not in layers and rates[name] > 0:
+                raise NetworkError(
+                    f"p: {name!r} is {type(modules[name]).__name__} and not a dropout layer, so its rate can only be "
+                    f"0, which keeps it off. The dropout layers are {listed(layers)}."
+                )
+    elif p is not None:
+        rates = dict.fromkeys(layers, require_rate(p, "p"))
+    if not layers:
+        raise NetworkError(
+            "model: it has no dropout layer (Dropout, Dropout1d/2d/3d, AlphaDropout or FeatureAlphaDropout); its "
+            f"modules are {module_kinds(model)}. Use bayesnorm.add_dropout(model, p) for a copy with dropout layers. "
+            "Replace dropout that a forward calls directly by nn.Dropout layers."
+        )
+    if not any(rates.values()):
+        raise NetworkError(
+            f"model: all of its dropout layers ({listed(layers)}) have rate 0, so all samples would be equal. Use "
+            "MCDropout(p=0.1) or bayesnorm.add_dropout(model, p)."
+        )
+    for name, module in model.named_modules():
+        if rates.get(name) != 0 and drops_inside(module):
+            raise NetworkError(refusal(name, module, f"nn.{type(module).__name__}(dropout={module.dropout})"))
+    return rates
+
+
+def drops_inside(module: nn.Module) -> bool:
+    """Return whether a module is one of torch's own that apply dropout inside their forward."""
+    if isinstance(module, nn.RNNBase):
+        return module.dropout > 0 and module.num_layers > 1
+    return isinstance(module, nn.MultiheadAttention) and module.dropout > 0
+
+
+def require_rate(value: Any, name: str) -> float:
+    """Return a rate as a float; refuse a value that is not from 0 to below 1."""
+    requirement = "a rate from 0 to below 1"
+    return require_number(name, value, least=0, below=1, requirement=requirement, error=NetworkError)
+
+
+def refusal(name: str, module: nn.Module, function: str, always: bool = False) -> str:
+    """Return the message about a forward that calls dropout directly.
+
+    Args:
+        name: Name of the module.
+        module: The module.
+        function: The dropout function that it calls.
+        always: Whether it does so in evaluation mode too.
+    """
+    where = f"{name!r} ({type(module).__name__})" if name else f"its own forward ({type(module).__name__})"
+    cure = "Use an nn.Dropout layer instead"
+    if not always:
+        cure += f", or MCDropout(p={{{name!r}: 0}}) to keep it off and sample only the dropout layers"
+    mode = " also in evaluation mode" if always else ""
+    return f"model: {where} calls {function}{mode}, but only dropout layers can be sampled. {cure}."

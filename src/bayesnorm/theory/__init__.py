@@ -1,6 +1,5 @@
 """The theory of batch statistics: Gaussians, priors, divergences, and tests of the theory on real batches."""
 
-from .batchnorm_kl import BatchNormKL as BatchNormKL
 from .diagnose import diagnose as diagnose
 from .diagnosis import (
     BatchSizeDiagnosis as BatchSizeDiagnosis,
@@ -10,6 +9,7 @@ from .diagnosis import (
 )
 from .normality import Normality as Normality
 from .priors import (
+    BatchNormKL as BatchNormKL,
     GaussianPrior as GaussianPrior,
     kl_divergence as kl_divergence,
     weight_decay_prior as weight_decay_prior,

@@ -20,8 +20,7 @@ from torch.overrides import TorchFunctionMode
 from ...errors import NetworkError
 from ..calling import call_network, with_small_images
 from ..copying import device_of, private_copy
-from ..dropout_layers import find_dropout, refusal
-from ..layers import listed
+from ..layers import find_dropout, listed, refusal
 from ..restoring import isolated_randomness
 from .affine import State
 from .executable import Executable, Take

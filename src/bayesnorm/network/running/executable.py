@@ -31,9 +31,8 @@ from ..calling import (
 from ..copying import Original, device_of, dtype_of, private_copy, require_initialised, unwrap
 from ..layers import require_python
 from .affine import State
-from .derivable import derivative_errors_explained, require_derivable
 from .plan import Call, Kind, Planner, Way, default_block_bytes, kind_of, layers_of
-from .private_network import PrivateNetwork
+from .private_network import PrivateNetwork, derivative_errors_explained, require_derivable
 
 Take = Callable[[slice, slice, Tensor], None]
 """A function of examples, samples and their outputs; see `Executable.each`."""

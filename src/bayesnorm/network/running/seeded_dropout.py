@@ -16,7 +16,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn.modules.dropout import _DropoutNd
 
-from ..dropout_layers import DROPOUT_KINDS, DropoutKind, find_dropout
+from ..layers import DROPOUT_KINDS, DropoutKind, find_dropout
 
 # Seeds are whole numbers below this; a negative seed switches dropout off.
 SEEDS = 2**62
