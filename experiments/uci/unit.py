@@ -114,16 +114,19 @@ class PaperRun:
         validated = cross_validate(self.trial)
         self.network_steps += validated.network_steps
         self.training_seconds = validated.seconds
-        final = {name: self.final(chosen) for name, chosen in validated.chosen.items()}
-        folds = {name: self.folds(validated, chosen) for name, chosen in validated.chosen.items()}
         point, drawn = validated.chosen[POINT], validated.chosen[DRAWN]
+        drawn_folds, drawn_final = self.folds(validated, drawn), self.final(drawn)
+        if self.preset.only_mcbn:
+            self._published("MCBN", drawn, drawn_folds, drawn_final)
+            return
+        point_final = self.final(point)
         alone, _ = NAMES[self.trial.family]
-        self._scored(alone, point, folds[POINT].point(), final[POINT].point())
+        self._scored(alone, point, self.folds(validated, point).point(), point_final.point())
         if self.trial.family == "bn":
-            self._batchnorm(drawn, folds[DRAWN], final[DRAWN])
-            self._ensemble(point, final[POINT])
+            self._batchnorm(drawn, drawn_folds, drawn_final)
+            self._ensemble(point, point_final)
         else:
-            self._dropout(drawn, folds[DRAWN], final[DRAWN])
+            self._published("MCDropout", drawn, drawn_folds, drawn_final)
 
     def folds(self, validated: Validated, chosen: Chosen) -> Networks:
         """Return the chosen networks of cross-validation."""
@@ -249,12 +252,13 @@ class PaperRun:
         y = own_targets(held.take(torch.arange(0, len(stack), members))).double()
         return Asked.from_outputs(outputs, y, members, self.splits)
 
-    def _dropout(self, chosen: Chosen, folds: Networks, final: Networks) -> None:
+    def _published(self, method: str, chosen: Chosen, folds: Networks, final: Networks) -> None:
+        """Score the published method of the family beside constant uncertainty."""
         of_folds, asked = (
             networks.asked(fit_stacked(self.trial.method, networks.stack, networks.train), self.preset.samples)
             for networks in (folds, final)
         )
-        noise = self._scored("MCDropout", chosen, of_folds, asked)
+        noise = self._scored(method, chosen, of_folds, asked)
         self._beside_constant(chosen, of_folds, asked, noise)
 
     def _scored(self, method: str, chosen: Chosen, of_folds: Asked, asked: Asked) -> Noise:
