@@ -189,7 +189,7 @@ def _output_variance(executable: Executable, states: State, x: Tensor) -> Tensor
 def _require(batch_sizes: Any, batches: Any, seed: Any) -> tuple[tuple[int, ...], int, int]:
     """Check and return the batch sizes, each once, the number of batches and the seed."""
     requested = (batch_sizes,) if as_whole(batch_sizes) is not None else batch_sizes
-    several = isinstance(requested, Sequence) and not isinstance(requested, str)
+    several = isinstance(requested, Sequence) and not isinstance(requested, str | bytes)
     sizes = [size for size in map(as_whole, requested if several else ()) if size is not None and size >= 2]
     if not sizes or len(sizes) < len(requested):
         raise BayesNormError(f"batch_sizes must be whole numbers of at least 2, such as (16, 32), got {batch_sizes!r}.")
