@@ -11,7 +11,6 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesnorm import active
 from experiments import active_digits
 
 EXAMPLE = Path(__file__).parents[2] / "examples" / "thompson_sampling.py"
@@ -24,19 +23,6 @@ def test_areas_by_hand():
     gain = made.against_random("accuracy")["x"]
     assert gain.mean == pytest.approx(0.125)
     assert gain.standard_error == pytest.approx(0.125)
-
-
-def test_bald_asks_for_images_that_tell_more():
-    images, digits = active_digits.load_digits()
-    assert images.shape == (1797, 64)
-    assert len(digits.unique()) == 10
-    posterior = active_digits.fit(images[:40], digits[:40], seed=0, steps=100)
-    predictive = posterior.predict(images[40:400])
-    information = active.bald(predictive)
-    chosen = active.choose(active.bald, predictive, 10)
-    assert float(information[chosen].min()) >= float(information.sort().values[-10])
-    together = active.batch_bald(predictive, 10, configurations=256)
-    assert float(together.gains.sum()) < float(information[chosen].sum()), "together they tell less"
 
 
 def test_thompson_sampling(monkeypatch, capsys):

@@ -95,15 +95,6 @@ def test_uci(experiments, uci, tmp_path):
     assert 0 < run["wall"] < 600
 
 
-def test_a_store_of_before_the_experiments_left_the_package_goes_on(experiments, uci, tmp_path):
-    """A unit is known by its experiment and parameters; where its function is does not matter."""
-    with Store(tmp_path / "s.sqlite") as store:
-        for x in range(3):
-            store.add_result(Unit("uci-quick", "bayesnorm.experiments.uci.unit:run", {"x": x}), x / 2)
-    ended = experiments("uci", "--workers", 1, "--store", tmp_path / "s.sqlite")
-    assert "3 existed, 1 finished, 0 failed" in ended.err
-
-
 def test_uci_refuses(refuses, uci, tmp_path):
     store = ("--store", tmp_path / "s.sqlite")
     assert "--address needs --runner ray" in refuses("uci", "--address", "a:1", *store, code=2)

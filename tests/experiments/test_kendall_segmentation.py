@@ -10,7 +10,6 @@ import torch
 from experiments import kendall_segmentation
 from experiments.kendall_segmentation import measuring, verdicts
 from experiments.kendall_segmentation.red import LEVELS, red_scores
-from experiments.segmentation.frames import Light, lights_of
 
 pytestmark = pytest.mark.filterwarnings("ignore:.*batches:bayesnorm.BayesNormWarning")
 
@@ -38,12 +37,6 @@ def test_command_trains_asks_and_judges(experiments, road_scenes, monkeypatch, t
     # Networks on fewer frames take as many steps.
     made = measuring.Networks(preset, tmp_path, "cpu")
     assert made.plan(measuring.Task.classes, "1/4").recipe.epochs == 2
-
-
-def test_lights_of_some_frames(road_scenes):
-    lights = lights_of("test", 3)  # frames 0, 2 and 4, of which two are of dusk
-    assert list(range(3)[lights[Light.dusk]]) == [0]
-    assert list(range(3)[lights[Light.day]]) == [1, 2]
 
 
 def test_scores_of_the_red_channel_by_hand():
@@ -74,15 +67,3 @@ def test_verdicts_on_data_and_light():
     ):
         found = verdicts._with_data_and_light("red", part, *(lists(number) for number in numbers))
         assert [claim.verdict for claim in found] == expected
-
-
-def test_verdicts_on_kinds():
-    whole = {
-        "neither": {"ece": 0.1, "mean IoU": 0.5, "accuracy of frames": lists(0.8), "nll of frames": lists(0.5)},
-        "both": {"ece": 0.098, "mean IoU": 0.6, "accuracy of frames": lists(0.9), "nll of frames": lists(0.6)},
-    }
-    assert verdicts._more_accurate(whole, "both", "neither").verdict == "holds"
-    assert verdicts._likelier(whole, "both", "neither").verdict == "does not"
-    assert verdicts._calibrated(whole, "both").verdict == "partly"
-    assert verdicts._falling("", [number / 10 for number in range(10)]).verdict == "holds"
-    assert verdicts._falling("", [0.0] * 10).verdict == "does not"

@@ -39,17 +39,3 @@ def test_a_curve_leaves_the_band_where_its_unit_is_rejected(diagnosis, statistic
                 assert outside == (float(p_value[unit]) < 0.05)
                 outcomes.add(outside)
     assert outcomes == {True, False}, "else nothing was compared"
-
-
-def test_everything_is_drawn_and_labelled(diagnosis):
-    plot = QQPlot.of_units(diagnosis, "1", batch_size=8, units=[4])
-    ax = plot.draw()
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == ["not rejected at 5 %", "other units", *plot.curves]
-    *others, diagonal, curve = ax.get_lines()
-    assert len(others) == 11
-    np.testing.assert_array_equal(diagonal.get_xdata(), diagonal.get_ydata())
-    np.testing.assert_array_equal(curve.get_ydata(), plot.curves[labels[-1]])
-    assert ax.get_title() == plot.title
-    assert ax.get_xlabel() == "standard normal quantile"
-    assert ax.get_ylabel() == "quantile of the batches, theoretical moments"

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import numpy as np
 import pytest
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
@@ -20,20 +19,3 @@ def test_shares_are_the_diagnosis(diagnosis, epochs):
     assert plot.at == (1, 10)
     assert plot.theory["1"].tolist() == [diagnosis.at(40).layer("1").mean.rejected] * 2
     assert plot.title == "batch means, all units, M = 40"
-
-
-def test_shares_are_drawn_and_labelled(diagnosis):
-    plot = RejectionPlot.over_batch_sizes(diagnosis)
-    ax = plot.draw()
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == [
-        "1, theoretical normal",
-        "1, fitted normal",
-        "4, theoretical normal",
-        "4, fitted normal",
-        "expected by chance",
-    ]
-    np.testing.assert_allclose(ax.get_lines()[0].get_ydata(), 100 * plot.theory["1"])
-    np.testing.assert_allclose(ax.get_lines()[-1].get_ydata(), 5)
-    assert [tick.get_text() for tick in ax.get_xticklabels()] == ["8", "40"]
-    assert ax.get_xlabel() == "batch size M"

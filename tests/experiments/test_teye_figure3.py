@@ -12,7 +12,7 @@ import torch
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
 from experiments import teye_figure3
 from experiments.normality import rejected_by_chance
-from experiments.teye_figure3 import LAYERS, figure3
+from experiments.teye_figure3 import figure3
 
 SMALL = {"epochs": (1, 3), "batch_sizes": (16, 32), "batches": 40}
 
@@ -26,19 +26,6 @@ def rows(n=90):
 @pytest.fixture(scope="module")
 def figure():
     return figure3(*rows(), **SMALL)
-
-
-def test_what_is_looked_at(figure):
-    assert list(figure.epochs) == [1, 3]
-    assert [size.batch_size for size in figure.trained.sizes] == [16, 32]
-    for diagnosis in (figure.trained, *figure.epochs.values()):
-        size = diagnosis.at(32)
-        assert (size.rows, size.batches) == (90, 40)
-        assert tuple(layer.name for layer in size.layers) == LAYERS
-        assert [layer.mean.units for layer in size.layers] == [50, 50]
-    last, end = (diagnosis.at(32).table() for diagnosis in (figure.epochs[3], figure.trained))
-    assert last == end, "the last look in training is at the trained network"
-    assert figure.epochs[1].at(32).table() != end
 
 
 def test_the_verdict_comes_from_the_numbers(figure, monkeypatch):

@@ -19,9 +19,9 @@ from experiments.networks import CifarResNet
 from experiments.paper_facts import paper_facts
 from experiments.teye_table2 import methods, showing
 from experiments.teye_table2.gathering import PART, Gathering
-from experiments.teye_table2.methods import MCBN, PUBLISHED, SOFTMAX, TEMPERATURE, Images, Predicted, halves, tempered
-from experiments.teye_table2.networks import NETWORK, trained_networks
-from experiments.teye_table2.peers import read_predictions, write_predictions
+from experiments.teye_table2.methods import MCBN, PUBLISHED, SOFTMAX, TEMPERATURE, Predicted, halves, tempered
+from experiments.teye_table2.networks import NETWORK
+from experiments.teye_table2.peers import write_predictions
 from experiments.teye_table2.presets import PRESETS, Preset
 from experiments.teye_table2.scoring import Score, Scores, score_all
 from experiments.teye_table2.verdicts import DOES_NOT, HOLDS, PARTLY, cells, claims
@@ -53,24 +53,6 @@ def test_an_interrupted_gathering_goes_on_where_it_was(posterior, tmp_path):
     assert torch.equal(gathering.outputs(posterior, x, "five", ask), found)
     assert len(asked) == 4
     torch.testing.assert_close(found, bn.MonteCarlo(5).outputs(posterior, x))
-
-
-def test_what_is_kept_belongs_to_one_network_posterior_and_way_of_asking(posterior, tmp_path):
-    gathering, x, asked = Gathering(tmp_path), torch.zeros(3, 3), []
-
-    def ask(part):
-        asked.append(len(part))
-        return torch.zeros(1, len(part), 2)
-
-    other_network = bn.deterministic(nn.Linear(3, 2), bn.Categorical())
-    others = [(posterior.at_batch_size(4), x), (posterior, x + 1), (other_network, x)]
-    for each in [(posterior, x), *others]:
-        gathering.outputs(*each, "a", ask)
-    gathering.outputs(posterior, x, "b", ask)
-    assert len(asked) == 5
-    bn.SigmaPoints(2).outputs(posterior, x)  # which finds something that the posterior then holds
-    gathering.outputs(posterior, x, "a", ask)
-    assert len(asked) == 5
 
 
 def test_the_temperature_is_that_of_the_other_half():
@@ -157,18 +139,6 @@ def test_claims_hold_beyond_two_standard_errors():
     assert claims(Scores(uncertain))[0].verdict == PARTLY
 
 
-def test_predictions_of_other_libraries(tmp_path):
-    network, probs = nn.Linear(2, 2), torch.tensor([[0.9, 0.1], [1.0, 0.0], [0.3, 0.7]])
-    told = {"method": "laplace-torch, last layer", "passes": 1.5, "versions": {"torch": "2.1", "laplace-torch": "0.3"}}
-    write_predictions(tmp_path / "new", network, torch.tensor([1, 2, 0]), probs, told)
-    (found,), left_out = read_predictions(tmp_path / "new", network, 3)
-    assert (found.method, found.passes, left_out) == ("laplace-torch 0.3, last layer", 1.5, [])
-    torch.testing.assert_close(found.outputs.exp()[0], probs[[2, 0, 1]])
-    assert torch.isfinite(found.outputs).all()
-    assert "all of the first 4" in read_predictions(tmp_path / "new", network, 4)[1][0]
-    assert "another network" in read_predictions(tmp_path / "new", nn.Linear(2, 2), 3)[1][0]
-
-
 @pytest.fixture
 def write_network(monkeypatch):
     """Return a function that writes a small untrained network of the table's name."""
@@ -180,31 +150,6 @@ def write_network(monkeypatch):
         (folder / f"{name}.json").write_text(json.dumps(plan.described()))
 
     return write
-
-
-def test_networks_that_were_trained_here(tmp_path, refuses, write_network):
-    for seed in (3, 4):
-        write_network(tmp_path, f"n{seed}", seed)
-    (tmp_path / "n5.json").write_text(json.dumps({"network": "lenet5", "data": "mnist"}))
-    found = trained_networks(tmp_path, "cpu")
-    assert found.seeds == [3, 4]
-    train = torch.randn(4, 3, 8, 8)
-    images = Images(train, train, torch.randn(2, 3, 8, 8), torch.tensor([0, 1]))
-    preset = Preset(other_samples=2)
-    (together,), missing = found.predict(images, preset, Gathering(tmp_path / "kept"))
-    assert missing == ["MC dropout: no network that was trained with dropout is there"]
-    with torch.no_grad():
-        each = torch.stack([member(images.test) for member in found.members])
-    torch.testing.assert_close(together.outputs.mean(0), each.mean(0), rtol=1e-3, atol=1e-4)
-    write_network(tmp_path, "dropout", dropout=0.5)
-    dropped = replace(trained_networks(tmp_path, "cpu"), members=())
-    (dropout,), missing = dropped.predict(images, preset, Gathering(tmp_path / "kept"))
-    assert dropout.outputs.shape == (2, 2, 10)
-    assert missing == ["deep ensemble: it needs two trained networks, and the folder has 0"]
-    (tmp_path / "empty").mkdir()
-    assert "has no teye-resnet32" in refuses("teye-table2", "--networks", tmp_path / "empty", code=2)
-    for options in (("--preset", "paper"), ("--skip-given",)):
-        assert "needs a folder with trained networks" in refuses("teye-table2", *options, code=2)
 
 
 @pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
-
 import numpy as np
 import pytest
 from scipy import stats
@@ -11,19 +9,7 @@ from scipy import stats
 from experiments.teye_tables import Cell, compare
 from experiments.teye_tables.cells import paper_fact
 
-from .made_up_runs import runs, the_papers
-
-# Table 1 as the paper prints it, MCBN, MCDO and MNF, CRPS and then PLL.
-TABLE_1 = {
-    "boston": "8.50 **** 3.06 **** 5.88 **** 10.49 **** 5.51 **** 1.76 ns",
-    "concrete": "3.91 **** 0.93 * 3.13 *** -36.36 ** 10.92 **** -2.16 ns",
-    "energy": "5.75 **** 1.37 ns 1.10 ns 10.89 **** -14.28 * -33.88 ns",
-    "kin8nm": "2.85 **** 1.82 **** 0.53 ns 1.68 *** -0.26 ns 0.42 ns",
-    "power": "0.24 *** -0.44 **** -0.89 **** 0.33 ** 3.52 **** -0.87 ****",
-    "protein": "2.66 **** 0.99 **** 0.57 **** 2.56 **** 6.23 **** 0.52 ****",
-    "wine": "0.26 ** 2.00 **** 0.94 **** 0.19 * 2.91 **** 0.83 ****",
-    "yacht": "-56.39 *** 21.42 **** 24.92 **** 45.58 **** -41.54 ns 46.19 ****",
-}
+from .made_up_runs import runs
 
 
 def only(cells, **wanted):
@@ -75,27 +61,6 @@ def test_same_ends_at_two_errors_of_the_difference_and_half_a_digit():
         for factor, expected in ((0.999, "same"), (1.001, "better" if sign < 0 else "worse")):
             rows = runs("boston", "MCBN", crps=(1.45 + sign * factor * bound, 0.03))
             assert only(compare(6, rows), dataset="boston", method="MCBN", metric="crps").verdict == expected
-
-
-def test_table_1_is_the_papers_but_for_what_the_docstring_names():
-    cells = compare(1, the_papers())
-    differing = []
-    for dataset, line in TABLE_1.items():
-        words = line.split()
-        printed = iter(zip(words[::2], words[1::2], strict=True))
-        for metric, method in itertools.product(("normalised_crps", "normalised_pll"), ("MCBN", "MCDropout", "MNF")):
-            cell = only(cells, dataset=dataset, method=method, metric=metric)
-            marks = ["ns", "*", "**", "***", "****"]
-            shown = (f"{cell.theirs:.2f}", marks[sum(cell.their_p <= bound for bound in (0.05, 0.01, 0.001, 0.0001))])
-            value = next(printed)
-            if shown != value:
-                differing.append((dataset, method, metric, value, shown))
-    assert differing == [
-        ("kin8nm", "MNF", "normalised_crps", ("0.53", "ns"), ("0.52", "ns")),
-        ("power", "MCBN", "normalised_pll", ("0.33", "**"), ("0.33", "*")),
-        ("power", "MNF", "normalised_pll", ("-0.87", "****"), ("-0.86", "****")),
-        ("wine", "MNF", "normalised_crps", ("0.94", "****"), ("0.93", "****")),
-    ]
 
 
 def test_what_is_missing():

@@ -8,15 +8,10 @@ import pytest
 import torch
 from safetensors.torch import load_file
 
-from experiments.image_networks import training
 from experiments.image_networks.datasets import DATASETS, load_images
 from experiments.image_networks.networks import NETWORKS
 from experiments.image_networks.recipes import RECIPES, recipe_for
 from experiments.image_networks.training import Plan, score, trained_network
-
-
-class Killed(BaseException):
-    """Stands for a kill."""
 
 
 @pytest.fixture
@@ -57,30 +52,6 @@ def test_what_was_scored_is_what_is_read_back(digits, tmp_path):
     assert kept["features.1.running_var"].dtype == torch.float32
     for name, value in network.state_dict().items():
         assert name.endswith("num_batches_tracked") or torch.equal(value, kept[name].float()), name
-
-
-def test_a_killed_training_goes_on(digits, tmp_path, monkeypatch):
-    whole, told = trained_network(plan(), tmp_path / "whole", "net")
-    real = training.train
-
-    def killed(*args, progress, **options):
-        def tell(epoch, epochs):
-            progress(epoch, epochs)
-            if epoch == 2:
-                raise Killed
-
-        return real(*args, progress=tell, **{**options, "checkpoint_every": 0})
-
-    monkeypatch.setattr(training, "train", killed)
-    with pytest.raises(Killed):
-        trained_network(plan(), tmp_path, "net")
-    assert (tmp_path / "net.checkpoint").exists()
-    monkeypatch.setattr(training, "train", real)
-    again, after = trained_network(plan(), tmp_path, "net")
-    assert after["losses"] == told["losses"]
-    for name, value in whole.state_dict().items():
-        assert torch.equal(value, again.state_dict()[name]), name
-    assert not (tmp_path / "net.checkpoint").exists()
 
 
 def test_every_network_has_recipes_and_takes_every_kind_of_image():

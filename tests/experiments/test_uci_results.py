@@ -51,24 +51,6 @@ def store(tmp_path):
         yield opened
 
 
-def test_what_there_is_to_compute():
-    found = units("tiny")
-    sets = [unit.parameters["dataset"] for unit in found]
-    assert sets == sorted(sets, key=lambda name: SIZES[name]), "smaller sets first"
-    counts = Counter((unit.parameters["dataset"], unit.parameters["family"]) for unit in found)
-    # Of yacht's 60 rows 48 are for training and 24 for a fold, of boston's 100 rows 40: too few for larger batches.
-    assert counts == {
-        ("yacht", "bn"): 1, ("yacht", "dropout"): 2, ("yacht", "bbb"): 4, ("yacht", "mnf"): 4,
-        ("boston", "bn"): 2, ("boston", "dropout"): 2, ("boston", "bbb"): 4, ("boston", "mnf"): 4,
-    }  # fmt: skip
-    sizes = {
-        (unit.parameters["dataset"], unit.parameters["setting"]) for unit in found if unit.parameters["family"] == "bn"
-    }
-    assert sizes == {("yacht", 16.0), ("boston", 16.0), ("boston", 32.0)}
-    assert {unit.experiment for unit in found} == {"uci-tiny"}
-    assert len({unit.key for unit in found}) == len(found)
-
-
 def test_keys_stay_the_same():
     """Results of a stopped run are found again by their parameters, whatever else is asked for."""
     by_key = {unit.key: unit for unit in units("tiny")}
@@ -85,7 +67,6 @@ def test_keys_stay_the_same():
 
 
 MACHINE = {"cpu": "a chip", "python": "3.11", "torch": "2", "bayesnorm": "0"}
-FAMILIES = {name: family for family, own in results.METHODS_OF.items() for name in own}
 
 
 def row(method, split, seed, cv_rmse, score, **others):

@@ -19,7 +19,6 @@ from experiments.networks import paper_dropout_mlp, paper_mlp
 from experiments.stacked_networks import own_targets
 from experiments.uci import presets, unit
 from experiments.uci.folds import Data
-from experiments.uci.posteriors import MULTIPLES
 from experiments.uci.results import METHODS_OF
 
 N, FOLDS, DRAWS, EPOCHS = 90, 2, 20, 30
@@ -114,25 +113,6 @@ def test_a_unit_runs_what_users_run(watched, family):
     _, ran = watched[family]
     assert ran.missing(FUNCTIONS[family]) == []
     assert Ran().missing([metrics.crps]) == [*(f"{room}/" for room in MUST_RUN), "crps"], "none ran, none counts"
-
-
-def test_what_else_is_told(found):
-    result = found["bn"]
-    steps = sum(row["epochs"] for row in rows_of(result, "BN")) * (72 // 16)
-    assert result["network_steps"] > steps
-    assert [point["effective_batch_size"] for point in result["curve"]] == [16 * multiple for multiple in MULTIPLES]
-    at_16 = result["curve"][MULTIPLES.index(1.0)]
-    crps = [row["crps"] for row in rows_of(result, "MCBN")]
-    assert at_16["crps_mean"] == pytest.approx(np.mean(crps), rel=1e-5)
-    assert at_16["crps_error"] == pytest.approx(np.std(crps, ddof=1) / 2, rel=1e-3)
-    assert at_16["cv_crps"] == pytest.approx(
-        [row["cv_crps"] for row in rows_of(result, "MCBN")][::2], rel=1e-5, abs=1e-6
-    )
-    std = result["points"]["std"]
-    assert len(std) == len(result["points"]["error"]) == 18
-    assert std == sorted(std)
-    assert {row["passes"] for row in result["rows"]} == {None, 2, 5, 10}, "fewer samples than there are"
-    assert found["dropout"]["curve"] == []
 
 
 def test_test_rows_are_never_trained_on(data):

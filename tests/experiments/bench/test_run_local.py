@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 import os
-import queue
 import signal
 import subprocess
 import sys
@@ -13,8 +12,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesnorm.errors import BayesNormError
-from experiments.bench import Runner, Store, Tally, Unit, pool, run_local
+from experiments.bench import Runner, Store, Tally, Unit, run_local
 
 from ...marks import takes_long
 from .processes import gone
@@ -48,20 +46,6 @@ def test_a_second_run_does_only_what_is_missing(store, units):
     assert told == [(4, 6), (5, 6), (6, 6)]
     assert run_local(units("square", 6), store, workers=2) == Tally(6, 0, 0)
     assert run_local([], store) == Tally(0, 0, 0)
-
-
-def test_what_another_run_finished_meanwhile_is_not_done_again(store, units):
-    todo = units("square", 3)
-    told = []
-
-    def meanwhile(done, total):
-        told.append(done)
-        if done == 1:
-            store.add_result(todo[1], {"square": "theirs"})
-
-    assert run_local(todo, store, workers=0, progress=meanwhile) == Tally(1, 2, 0)
-    assert told == [0, 1, 2, 3]
-    assert [row["square"] for row in store.rows("test")] == [0, "theirs", 4]
 
 
 @pytest.mark.parametrize("workers", [0, 2])
@@ -114,26 +98,6 @@ def test_a_worker_that_dies_costs_its_unit_only(store, units, tmp_path, kind, me
     assert all(message in failure.error and failure.attempts == 1 for failure in failures)
 
 
-def test_what_was_finished_before_an_interruption_is_kept(store, units, monkeypatch):
-    queues = []
-
-    class Answers(queue.SimpleQueue):
-        def __init__(self):
-            queues.append(self)
-
-    def stop(done, total):
-        if done == 1:
-            while queues[0].empty():  # until the other worker has answered too
-                time.sleep(0.01)
-            raise KeyboardInterrupt
-
-    monkeypatch.setattr(pool.queue, "SimpleQueue", Answers)
-
-    with pytest.raises(KeyboardInterrupt):
-        run_local(units("square", 8), store, workers=2, progress=stop)
-    assert len(store.rows("test")) == 2
-
-
 RUN = """
 import signal
 signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
@@ -171,19 +135,3 @@ def test_a_run_that_is_stopped_leaves_its_results_and_no_process(tmp_path, how):
     with Store(tmp_path / "results.db") as store:
         assert [row["x"] for row in store.rows("test")] == [0, 1, 2, 3]
         assert store.failures("test") == []
-
-
-def test_a_module_that_is_not_there_is_said_before_anything_runs(store):
-    for module in ("no_such_module", "no_such.module"):
-        with pytest.raises(BayesNormError, match=f"units: there is no module {module}"):
-            run_local([Unit("test", f"{module}:run", {})], store)
-        assert store.experiments() == []
-
-
-@pytest.mark.parametrize("last", ["", '{"function": "fake_units:square", "param'])
-def test_a_worker_ends_with_its_runner(last):
-    """Also if the runner is killed in the middle of a line, because long parameters take several writes."""
-    settings = json.dumps({"path": sys.path, "threads": 1})
-    command = [sys.executable, "-P", str(pool.SCRIPT)]
-    ended = subprocess.run(command, input=f"{settings}\n{last}", capture_output=True, encoding="ascii", timeout=300)
-    assert (ended.stdout, ended.returncode) == ("", 1)

@@ -4,15 +4,11 @@ from __future__ import annotations
 
 import contextlib
 import gc
-import json
 import os
 import secrets
 import signal
-import subprocess
 import sys
-import time
 import warnings
-from pathlib import Path
 
 import pytest
 
@@ -20,13 +16,11 @@ from bayesnorm.errors import BayesNormError, MissingExtraError
 from experiments.bench import Runner, Store, Tally, Unit, run_local, run_ray
 
 from ...marks import takes_long
-from .processes import gone
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install ray")
 
 runner: Runner = run_ray
 
-ROOT = Path(__file__).parents[3]
 
 # Ray leaves its own pipes and log files to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -76,36 +70,6 @@ def test_the_same_table_as_a_local_run(tmp_path, units, table):
     assert seen[0] == seen[1]
 
 
-RUN = """
-import json, signal, sys
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
-sys.path[:0] = json.loads(sys.argv[1])
-from experiments.bench import Store, Unit, run_ray
-folder = sys.argv[2]
-units = [Unit("test", "fake_units:slow", {"x": x, "folder": folder, "seconds": 0.0 if x < 4 else 60.0})
-         for x in range(8)]
-with Store(folder + "/results.db") as store:
-    run_ray(units, store, workers=2)
-"""
-
-
-def start(folder, home):
-    """A run from another folder, where only the run's own path leads to the experiments and to the units."""
-    without = ("RAY_USAGE_STATS_ENABLED", "RAY_AUTH_TOKEN", "RAY_AUTH_MODE")
-    environment = {name: value for name, value in os.environ.items() if name not in without} | {"HOME": str(home)}
-    elsewhere = [place for place in os.environ.get("PYTHONPATH", "").split(os.pathsep) if place not in ("", str(ROOT))]
-    environment["PYTHONPATH"] = os.pathsep.join(elsewhere)
-    return subprocess.Popen(
-        [sys.executable, "-c", RUN, json.dumps([sys.path[0], str(ROOT)]), str(folder)],
-        cwd=folder,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-        text=True,
-        start_new_session=True,
-        env=environment,
-    )
-
-
 def session(process):
     """Ids of the processes that a process, the leader of its session, has begun and that still live."""
     found = []
@@ -115,30 +79,6 @@ def session(process):
             if os.getsid(number) == process.pid:
                 found.append(number)
     return found
-
-
-@takes_long
-@pytest.mark.skipif(not os.path.isdir("/proc/self"), reason="looks for processes in /proc")
-def test_an_interrupted_run_on_a_cluster_of_its_own_leaves_its_results_and_no_process(tmp_path):
-    home = tmp_path / "home"
-    home.mkdir()
-    with start(tmp_path, home) as process:
-        end = time.monotonic() + 120
-        while len(list(tmp_path.glob("*.pid"))) < 6:
-            assert process.poll() is None, process.stderr.read()
-            assert time.monotonic() < end
-            time.sleep(0.01)
-        begun = session(process)
-        assert len(begun) > 3
-        os.killpg(process.pid, signal.SIGINT)  # as a terminal does: to Ray's processes too
-        _, told = process.communicate(timeout=60)
-    assert [*home.iterdir()] == []
-    assert process.returncode == -signal.SIGINT
-    assert "KeyboardInterrupt" in told
-    assert all(gone(number) for number in begun)
-    with Store(tmp_path / "results.db") as store:
-        assert [row["x"] for row in store.rows("test")] == [0, 1, 2, 3]
-        assert store.failures("test") == []
 
 
 def test_nothing_is_started_for_nothing(store, units, monkeypatch):

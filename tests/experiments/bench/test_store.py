@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import csv
 import math
 import sqlite3
 import subprocess
 import sys
-import threading
 
 import pytest
 
 from bayesnorm.errors import BayesNormError, FileFormatError
 from experiments.bench import Failure, Store, Unit, run_local
-
-from ...marks import takes_long
 
 RUN = "package.module:run"
 
@@ -57,12 +53,6 @@ def test_rows_are_in_the_order_of_values(store):
     assert [row["a"] for row in store.rows("e")] == [None, 2, 2.5, 10, "a", "b", [1, 9], [2]]
 
 
-def test_names_that_clash(store):
-    store.add_result(unit(seed=1, seconds=2), {"seed": 3, "machine": 4}, 5.0)
-    expected = {"seed": 1, "seconds": 2, "result.seed": 3, "machine": 4, "unit.seconds": 5.0, "unit.machine": None}
-    assert store.rows("e") == [expected]
-
-
 def test_failures_count_attempts_until_there_is_a_result(store):
     store.add_failure(unit(a=1), "first")
     store.add_failure(unit(a=1), "second \udcff")
@@ -95,15 +85,6 @@ def test_csv(store, tmp_path):
     assert (tmp_path / "out.csv").read_text() == CSV
     with pytest.raises(FileFormatError, match="does not exist"):
         store.export_csv("e", tmp_path / "absent" / "out.csv")
-
-
-def test_csv_with_odd_text(store, tmp_path):
-    """Old line ends, which a reader takes for new rows unless they are quoted, and half characters."""
-    store.add_result(unit(seed=1), {"first": "a\rb", "second": "c\r\nd", "third": "\ud800 ü"})
-    store.export_csv("e", tmp_path / "out.csv")
-    with (tmp_path / "out.csv").open(encoding="utf-8", newline="") as file:
-        (row,) = csv.DictReader(file)
-    assert [row[name] for name in ("seed", "first", "second", "third")] == ["1", "a\rb", "c\r\nd", "\\ud800 ü"]
 
 
 def test_what_is_no_store(tmp_path):
@@ -166,34 +147,6 @@ def test_a_result_that_is_no_json(store):
         store.add_result(unit(), {"a": object()})
 
 
-def test_a_closed_store_another_thread_and_a_lock(tmp_path):
-    path = tmp_path / "results.db"
-    errors: list[Exception] = []
-
-    def use(opened):
-        try:
-            opened.rows("e")
-        except BayesNormError as error:
-            errors.append(error)
-
-    with Store(path, timeout=0.1) as store:
-        thread = threading.Thread(target=use, args=(store,))
-        thread.start()
-        thread.join()
-        assert "only one thread uses the store" in str(errors[0])
-
-        other = sqlite3.connect(path, isolation_level=None)
-        other.execute("BEGIN IMMEDIATE")
-        with pytest.raises(BayesNormError, match="database is locked"):
-            store.add_result(unit(), 1)
-        assert store.rows("e") == []  # reading goes on
-        other.execute("ROLLBACK")
-        other.close()
-        store.add_result(unit(), 1)
-    with pytest.raises(BayesNormError, match=r"is closed. Open it again"):
-        store.rows("e")
-
-
 FORKED = """
 import os, signal, sys
 sys.path.insert(0, sys.argv[2])
@@ -243,17 +196,6 @@ assert 0 < left[-1] and all(more > less for more, less in zip(left, left[1:])), 
 """
 
 
-TOGETHER = """
-def work(start):
-    with Store(sys.argv[1]) as store:
-        for unit in units(150)[start : start + 75]:
-            store.add_result(unit, {"by": start})
-
-numbers = [child(lambda: work(start)) for start in (0, 25, 50, 75)]
-assert [os.waitpid(number, 0)[1] for number in numbers] == [0] * 4
-"""
-
-
 @pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="needs fork")
 def test_writers_killed_at_any_moment_lose_nothing(tmp_path, table):
     here = str(sys.path[0])
@@ -267,14 +209,3 @@ def test_writers_killed_at_any_moment_lose_nothing(tmp_path, table):
         run_local(units, uninterrupted, workers=0)
         assert table(store) == table(uninterrupted)
         assert len(table(store)) == 40
-
-
-@takes_long
-@pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="needs fork")
-def test_several_processes_make_a_store_and_write_at_once(tmp_path):
-    path = tmp_path / "results.db"
-    subprocess.run([sys.executable, "-c", FORKED + TOGETHER, str(path), str(sys.path[0])], check=True, timeout=300)
-    with Store(path) as store:
-        rows = store.rows("test")
-    assert [row["x"] for row in rows] == list(range(150))
-    assert all(row["by"] <= row["x"] < row["by"] + 75 for row in rows)

@@ -6,13 +6,7 @@ from pathlib import Path
 import pytest
 
 from bayesnorm.errors import BayesNormError
-from experiments.data import DataNotFoundError, cache_folder, data_folders, find
-
-
-def test_search_order_is_variable_then_cache(tmp_path, monkeypatch):
-    monkeypatch.setenv("BAYESNORM_DATA", os.pathsep.join([str(tmp_path / "a"), "", str(tmp_path / "b")]))
-    monkeypatch.setenv("XDG_CACHE_HOME", str(tmp_path / "cache"))
-    assert data_folders() == [tmp_path / "a", tmp_path / "b", tmp_path / "cache" / "bayesnorm"]
+from experiments.data import DataNotFoundError, cache_folder, find
 
 
 def test_first_folder_wins_and_later_ones_fill_in(tmp_path, monkeypatch):

@@ -72,11 +72,6 @@ def test_written_where_the_loaders_look(sets, tmp_path, monkeypatch):
     np.testing.assert_array_equal(load_uci("yacht")[1], Y)
 
 
-def test_the_first_source_that_can_be_had_is_taken(sets, tmp_path):
-    sets(File("a", None), File("b"), File("c", None))
-    assert get("yacht", tmp_path).written
-
-
 def test_what_cannot_be_had_is_told_and_taken_when_it_was_put_there(sets, tmp_path):
     sets(File("a", None), File("b", None))
     found = get("yacht", tmp_path)

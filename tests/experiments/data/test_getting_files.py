@@ -93,16 +93,6 @@ def test_half_a_download_is_an_error_and_the_next_call_goes_on(server, tmp_path)
     assert server.asked == ["bytes=1020-"]
 
 
-def test_a_server_that_begins_anew(server, tmp_path):
-    server.resumes, server.cuts = False, [1000]
-    assert official(server.url).fetch(tmp_path, silent).read_bytes() == CONTENT
-
-
-def test_a_part_that_is_whole_already(server, tmp_path):
-    (tmp_path / "set.bin.part").write_bytes(CONTENT)
-    assert official(server.url).fetch(tmp_path, silent).read_bytes() == CONTENT
-
-
 @pytest.mark.parametrize("name", ["set.bin", "set.bin.part", None])
 def test_other_content_is_refused_by_name_and_deleted_unless_it_was_there(name, server, tmp_path):
     if name is None:

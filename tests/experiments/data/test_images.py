@@ -90,8 +90,3 @@ def test_network_input_is_normalised_per_channel():
     std = torch.tensor([0.229, 0.224, 0.225]).view(3, 1, 1)
     expected = (torch.from_numpy(images).permute(0, 3, 1, 2) / 255 - mean) / std
     torch.testing.assert_close(x, expected)
-
-
-def test_grey_images_fill_three_channels():
-    grey = np.random.default_rng(2).integers(0, 256, (2, 28, 28), dtype=np.uint8)
-    torch.testing.assert_close(to_network_input(grey), to_network_input(np.stack([grey] * 3, axis=-1)))

@@ -5,7 +5,7 @@ import math
 import torch
 from torch import nn
 
-from experiments.networks import paper_dropout_mlp, paper_mlp, plain_mlp
+from experiments.networks import paper_mlp
 
 
 def test_layers_are_the_papers():
@@ -35,13 +35,3 @@ def test_weights_are_a_normal_cut_at_two_standard_deviations():
     share = math.erf(math.sqrt(0.5)) / inside
     observed = (weight.abs() < 0.1).double().mean()
     assert abs(observed - share) < 4 * math.sqrt(share * (1 - share) / n)
-
-
-def test_without_batch_norm_every_layer_has_a_bias():
-    """Without its shifts a ReLU network can only scale: f(a x) = a f(x)."""
-    plain, dropped = plain_mlp(3, 2, (4, 5), seed=7), paper_dropout_mlp(3, 0.1, 2, (4, 5), seed=7)
-    assert [type(layer) for layer in plain] == [nn.Linear, nn.ReLU, nn.Linear, nn.ReLU, nn.Linear]
-    assert [type(layer) for layer in dropped] == [nn.Dropout, nn.Linear, nn.ReLU] * 2 + [nn.Dropout, nn.Linear]
-    for mine, other in zip(plain.parameters(), dropped.parameters(), strict=True):
-        assert torch.equal(mine, other)
-    assert [tuple(layer.bias.shape) for layer in plain[::2]] == [(4,), (5,), (2,)]

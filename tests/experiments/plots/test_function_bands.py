@@ -35,25 +35,3 @@ def test_numbers_are_the_predictives(posterior):
     assert bands.constant_std == 0.5
     assert (bands.bands[0.9][0] < bands.bands[0.3][0]).all()
     assert (bands.bands[0.9][1] > bands.bands[0.3][1]).all()
-
-
-def test_everything_is_drawn_and_labelled(posterior):
-    bands = FunctionBands.from_posterior(posterior, GRID, constant_std=0.5)
-    ax = bands.draw(points=(torch.zeros(3, 1), torch.ones(3, 1, requires_grad=True)))
-    labels = [text.get_text() for text in ax.get_legend().get_texts()]
-    assert labels == [
-        "95 % interval",
-        "50 % interval",
-        "predictive mean",
-        "95 % interval, constant standard deviation",
-        "training points",
-    ]
-    mean, *edges = ax.get_lines()
-    np.testing.assert_allclose(mean.get_ydata(), bands.mean)
-    half = 1.959964 * 0.5
-    for line, sign in zip(edges, (-1, 1), strict=True):
-        np.testing.assert_allclose(line.get_ydata(), bands.mean + sign * half)
-    heights = [np.ptp(band.get_paths()[0].vertices[:, 1]) for band in ax.collections[:2]]
-    assert heights[0] > heights[1], "the wider band lies below"
-    np.testing.assert_allclose(ax.collections[2].get_offsets(), [[0, 1]] * 3)
-    assert (ax.get_xlabel(), ax.get_ylabel()) == ("x", "y")

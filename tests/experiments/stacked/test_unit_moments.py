@@ -5,12 +5,11 @@ from __future__ import annotations
 import pytest
 import torch
 
-import bayesnorm as bn
 from bayesnorm.network import UnitMoments
 from bayesnorm.tabular.stacked import HalfSquaredError, Stack, train_stacked
 from bayesnorm.theory import central_limit, unit_gaussians
 from experiments.networks import paper_mlp
-from experiments.stacked_networks import batchnorm_sampler, in_target_units, stacked_moments, standardised_rows
+from experiments.stacked_networks import stacked_moments, standardised_rows
 
 M, COUNTS, WIDTH = 16, (96, 80), 10
 SEEDS = 30
@@ -61,24 +60,3 @@ def test_moments_are_those_of_many_passes(task):
             assert far(torch.stack([getattr(gaussians(each, i), name) for each in found]), expected) < FAR, name
     other = torch.stack([unit_gaussians(stack.network(0), own[1], M, seed=s).mean_var for s in range(SEEDS)])
     assert far(torch.stack([gaussians(q, 0).mean_var for q in found]), other) > 2 * FAR, "other rows would be noticed"
-
-
-@pytest.mark.parametrize("center", ["running", "batch"])
-def test_the_factorised_gaussian_is_that_of_each_network(task, center):
-    """From the same moments, whatever the batches that they came from: those of a network alone, as it fits them."""
-    stack, rows, own = task
-    method = bn.GaussianBN(M, center=center)
-    moments = stacked_moments(stack, rows, M)
-    sampler = batchnorm_sampler(method, moments, in_target_units(stack, rows))
-    sampler = sampler.at_batch_size(torch.tensor([4.0, 50.0]))
-    f = sampler.outputs(rows, 9, seed=3)
-    for i, size in enumerate((4.0, 50.0)):
-        alone = method.fit(stack.network(i), own[i]).at_batch_size(size)
-        q, width = gaussians(moments, i), 2 * WIDTH
-        # The unit's deviations that the paper's appendix gives, in the posterior's coordinates: d log(s^2) = 2 ds / s.
-        std = sampler.posterior.fluctuations.independent_std[i]
-        torch.testing.assert_close(std[:width], q.mean_var.sqrt(), rtol=1e-9, atol=0)
-        torch.testing.assert_close(std[width:], 2 * q.std_var.sqrt() / q.std_loc, rtol=1e-4, atol=0)  # but for eps
-        states = {name: value[:, i] for name, value in sampler.sample(9, seed=3).items()}
-        expected = alone.executable.run(states, own[i]) * rows.scales.y_std[i] + rows.scales.y_mean[i]
-        torch.testing.assert_close(f[:, i, : len(own[i])], expected)
