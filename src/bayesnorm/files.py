@@ -364,10 +364,16 @@ def require_version(path: Path, version: str, argument: str, again: str) -> None
     )
 
 
-def parse_json(text: str | bytes) -> Any:
-    """Return JSON values, or raise a `ValueError`: for names that occur twice, infinite numbers and deep nesting."""
+def parse_json(text: str | bytes, finite: bool = True) -> Any:
+    """Return JSON values, or raise a `ValueError`: for names that occur twice, infinite numbers and deep nesting.
+
+    Args:
+        text: The JSON.
+        finite: Whether NaN and infinite numbers are refused.
+    """
+    parse = _finite if finite else float
     try:
-        values = json.loads(text, object_pairs_hook=_without_twins, parse_constant=_finite, parse_float=_finite)
+        values = json.loads(text, object_pairs_hook=_without_twins, parse_constant=parse, parse_float=parse)
     except RecursionError as error:
         raise ValueError("its values are nested too deeply") from error
     if _is_deep([values]):

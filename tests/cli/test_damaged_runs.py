@@ -7,21 +7,23 @@ import shutil
 
 import pytest
 
+from ..sealed_runs import seal
+
 pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
 pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 DEEP = "[" * 500 + "]" * 500
 VERY_DEEP = "[" * 100_000 + "]" * 100_000
 HUGE = "1" + "0" * 400
-ODD = ("null", "-1", "1e-320", "NaN", "Infinity", '"\\u001b[31m"', "[]", '{"a": [[]]}', DEEP)
-REFUSED = (VERY_DEEP, HUGE, "9" * 5000, '"\\ud800"', "{", "")
+ODD = ("null", "-1", "1e-320", "NaN", "Infinity", '"\\u001b[31m"', "[]", '{"a": [[]]}', HUGE)
+REFUSED = (DEEP, VERY_DEEP, "9" * 5000, '"\\ud800"', '{"a": 1, "a": 2}', "{", "")
 
 
 @pytest.fixture
 def changed(regression_run, tmp_path):
-    """`changed("report.json", ("test", "std", 0), "[]")`: a copy of a run with JSON text in place of one value."""
+    """`changed("report.json", ("test", "std", 0), "[]")`: a run with JSON text in place of one value."""
 
-    def change(file, place, text):
+    def change(file, place, text, sealed=True):
         run = tmp_path / "run"
         shutil.rmtree(run, ignore_errors=True)
         shutil.copytree(regression_run.run, run)
@@ -30,6 +32,8 @@ def changed(regression_run, tmp_path):
             inner = inner[name]
         inner[place[-1]] = "@"
         (run / file).write_text(json.dumps(values).replace('"@"', text))
+        if sealed:
+            seal(run)
         return run
 
     return change
@@ -72,3 +76,25 @@ def test_changed_facts(changed, bayesnorm, regression_run, place):
         assert "Unexpected" not in ended.err
         assert ended.err.count("\n") == 1
         assert "\x1b" not in ended.err
+
+
+@pytest.mark.parametrize(
+    ("command", "file", "place", "text"),
+    [
+        ("predict", "run.json", ("columns", 0, "name"), '"age"'),
+        ("drift", "run.json", ("settings", "seed"), "1"),
+        ("report", "report.json", ("test", "std", 0), "1"),
+    ],
+)
+def test_every_change_is_noticed(changed, bayesnorm, regression_run, command, file, place, text):
+    """Also where the changed values would do."""
+    run = changed(file, place, text, sealed=False)
+    ended = bayesnorm(command, run, *([] if command == "report" else [regression_run.data]))
+    assert ended.code == 1
+    assert ended.err == f"error: RUN: {run / file} was changed after it was written. Run `bayesnorm fit` again.\n"
+
+
+def test_a_model_of_another_run_is_noticed(regression_run, classification_run, refuses, tmp_path):
+    run = shutil.copytree(regression_run.run, tmp_path / "run")
+    shutil.copy(classification_run.run / "model.bayesnorm", run)
+    assert "model.bayesnorm was changed after it was written" in refuses("predict", run, regression_run.data)

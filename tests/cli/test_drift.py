@@ -7,6 +7,7 @@ import shutil
 
 import pytest
 
+from ..sealed_runs import seal
 from .conftest import houses, write_csv
 
 pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
@@ -97,6 +98,7 @@ def test_a_run_of_an_earlier_version(bayesnorm, refuses, regression_run, moved, 
     model = tabular.load(run / "model.bayesnorm")
     model.training_columns_ = model.ranges_ = None
     model.save(run / "model.bayesnorm")
+    seal(run)
     assert "an earlier version fitted this estimator" in (line := refuses("drift", run, moved))
     assert "Fit it again." in line
     assert "rift: the rows" not in (ended := bayesnorm("predict", run, moved)).err

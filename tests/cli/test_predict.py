@@ -20,6 +20,7 @@ from bayesnorm.cli import predict as module
 from bayesnorm_command import main
 
 from ..marks import takes_long
+from ..sealed_runs import seal
 from .conftest import houses, write_csv
 
 pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
@@ -236,6 +237,7 @@ def test_a_damaged_run(refuses, regression_run, new, tmp_path, name, content, me
         (run / name).unlink()
     else:
         (run / name).write_text(content)
+    seal(run)
     assert message in refuses("predict", run, new)
 
 
@@ -261,10 +263,12 @@ def test_report_refuses(refuses, regression_run, tmp_path, monkeypatch):
     assert "Create it first" in refuses("report", run, "--out", tmp_path / "no" / "page.html")
     assert f"--out: {tmp_path} is a folder" in refuses("report", run, "--out", tmp_path)
     (run / "report.json").write_text('{"table": {}}')
+    seal(run)
     assert "report.json are damaged" in refuses("report", run)
     values = json.loads((regression_run.run / "report.json").read_text())
     for part in values["test"]:
         (run / "report.json").write_text(json.dumps({**values, "test": {**values["test"], part: {}}}))
+        seal(run)
         assert "Unexpected" not in refuses("report", run)
     (run / "report.json").unlink()
     assert "report.json is missing" in refuses("report", run)

@@ -11,8 +11,9 @@ import pytest
 from bayesnorm.cli.fitting import split_target_names
 from bayesnorm.cli.run_folder import read_runs, target_folders
 from bayesnorm.cli.tables import open_table
-from bayesnorm.errors import BayesNormError, FileFormatError
+from bayesnorm.errors import FileFormatError
 
+from ..sealed_runs import seal
 from .conftest import QUICK, houses, write_csv
 
 pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
@@ -74,6 +75,8 @@ def test_folders_of_targets(tmp_path):
         "../x": "x",
         "%": "target",
     }
-    (tmp_path / "run.json").write_text(json.dumps({"format": "bayesnorm-run", "version": 1, "targets": {"a": "../x"}}))
-    with pytest.raises((BayesNormError, FileFormatError)):
+    facts = {"format": "bayesnorm-run", "version": 1, "targets": {"a": "../x", "b": "y"}}
+    (tmp_path / "run.json").write_text(json.dumps(facts))
+    seal(tmp_path)
+    with pytest.raises(FileFormatError, match="the name of a folder in it"):
         read_runs(tmp_path)

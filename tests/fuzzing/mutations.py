@@ -19,10 +19,14 @@ from bayesnorm import files
 RAW = {"@huge@": "1e400", "@deep@": "[" * 5000 + "]" * 5000, "@digits@": "9" * 6000}
 """JSON that Python does not write, by the text that stands for it."""
 
+MARKUP = "</script><script>alert(1)</script>"
+"""Text that must not become part of a page."""
+
 VALUES: list[Any] = [
     *(None, True, False, 0, 1, 2, 3, -1, 7, 64, 20_000, 300_000, 10**9, 2**63, 10**30),
     *(0.5, -0.5, 1e-3, 1e-30, 5e-324, 1e30, 1e300, -1e300, math.nan, math.inf, 1e-45),
     *("", "x", "1", "nan", "1+2j", "running", "batch", "<U400000000", "complex128", "a" * 100_000, "\ud800", "=1+1"),
+    *("\x1b[2J", MARKUP, "../x", "number", "day first", ","),
     *([], {}, [0], [1, 2, 3], [20_000, 20_000], [[]], [None] * 1000, {"kind": "deterministic"}, {"x": 1}, ["a", "a"]),
     *RAW,
 ]
@@ -118,11 +122,7 @@ def mutated(path: Path, seed: int) -> bytes:
             change_json(config, chance)
         else:
             change_tensors(tensors, chance)
-    text = json.dumps(config, sort_keys=True)
-    if chance.random() < 0.02 and text != "{}":
-        text = "{" + text[1:-1] + ", " + text[1:]  # every name twice
-    for name, raw in RAW.items():
-        text = text.replace(f'"{name}"', raw)
+    text = json_text(config, chance)
     header |= {"config": text, "digest": files.content_digest(tensors, text)}
     content = bytearray(to_bytes(tensors, metadata=header))
     if chance.random() < 0.1:  # the description of the tensors itself
@@ -130,3 +130,32 @@ def mutated(path: Path, seed: int) -> bytes:
         for _ in range(chance.choice([1, 1, 3])):
             content[chance.choice([chance.randrange(8), chance.randrange(8, 8 + length)])] = chance.choice(BYTES)
     return bytes(content)
+
+
+def json_text(config: Any, chance: random.Random, **options: Any) -> str:
+    """Return JSON values as text, some of it as Python does not write it."""
+    text = json.dumps(config, **{"sort_keys": True} | options)
+    if chance.random() < 0.02 and text.startswith("{") and text != "{}":
+        text = "{" + text[1:-1] + ", " + text[1:]  # every name twice
+    for name, raw in RAW.items():
+        text = text.replace(f'"{name}"', raw)
+    return text
+
+
+def changed_bytes(content: bytes, chance: random.Random) -> bytes:
+    """Return bytes with one to five changes."""
+    found = bytearray(content)
+    for _ in range(chance.choice([1, 1, 2, 5])):
+        place = chance.choice([chance.randrange(len(found) + 1), max(0, len(found) - chance.randrange(1, 400))])
+        what = chance.choice(["byte", "byte", "byte", "cut", "insert", "twice", "huge"])
+        if what == "byte" and place < len(found):
+            found[place] = chance.randrange(256)
+        elif what == "cut":
+            del found[place : place + chance.choice([1, 100, 10**6])]
+        elif what == "insert":
+            found[place:place] = chance.choice([b"\0", b'"', b"\n", b"\x1b", b"\xff\xff\xff\x7f", b"1" * 5000, b"{"])
+        elif what == "twice":
+            found[place:place] = found[place : place + chance.choice([2, 1000])]
+        else:
+            found[place : place + 4] = b"\xff\xff\xff\x7f"
+    return bytes(found)

@@ -15,7 +15,7 @@ from .file_columns import read_as_in_training, require_columns
 from .output_files import require_not_input
 from .predictions import count_reasons
 from .printing import note, show_json, show_pairs
-from .run_folder import DRIFT_PAGE, MODEL, RunFolder, json_value, read_runs
+from .run_folder import DRIFT_PAGE, MODEL, RunFolder, json_value, read_runs, unchanged
 from .table_source import Encoding, MaxSize, NewRows
 from .tables import MOST_MIB, open_table, read_table
 
@@ -55,7 +55,7 @@ def drift(
     from ..report import WITHOUT_PAGE, DriftReport, Provenance, can_write_pages, drift_page, write_report
     from ..tabular import load
 
-    model = load(folder / MODEL)
+    model = load(unchanged(folder, facts, MODEL))
     inputs = read_as_in_training(read_table(file, list(kinds)), file, facts)
     result = model.drift(inputs)
     reasons = count_reasons(model.uncertainty(inputs)["reason"]) if result.unusual else Counter[str]()

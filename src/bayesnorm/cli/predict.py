@@ -35,7 +35,7 @@ from .predictions import (
     round_predictions,
 )
 from .printing import note, show_json
-from .run_folder import MODEL, RunFolder, read_runs
+from .run_folder import MODEL, RunFolder, read_runs, unchanged
 from .table_source import Encoding, MaxSize, NewRows
 from .tables import open_table, pandas, read_chunks
 
@@ -126,7 +126,7 @@ def predict(
         load_openpyxl()  # raises an error before any work if openpyxl is missing
     from ..tabular import load
 
-    models = [load(folder / MODEL) for folder, _ in runs]
+    models = [load(unchanged(folder, facts, MODEL)) for folder, facts in runs]
     targets = [str(facts.get("target")) for _, facts in runs]
     rows = unusual = infinite = 0
     reasons = Counter[str]()

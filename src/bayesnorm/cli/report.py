@@ -11,7 +11,7 @@ import typer
 from ..errors import BayesNormError, FileFormatError, MissingExtraError
 from ..files import require_writable
 from .printing import note
-from .run_folder import CONTENTS, PAGE, RunFolder, read_json, read_runs
+from .run_folder import CONTENTS, PAGE, RunFolder, read_json, read_runs, unchanged
 
 if TYPE_CHECKING:
     from ..report import Report
@@ -39,10 +39,10 @@ def report(
             f"--out needs a run with one target, but {run} has {len(runs)}. Use the folder of one target, such as "
             f"{runs[0][0]}."
         )
-    for folder, _ in runs:
+    for folder, facts in runs:
         path = folder / PAGE if out is None else out
         require_writable(path, "--out")
-        values = read_json(folder / CONTENTS)
+        values = read_json(unchanged(folder, facts, CONTENTS))
         try:
             write_report(report_from_values(values), path)
         except (FileFormatError, MissingExtraError):

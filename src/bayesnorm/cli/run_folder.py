@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
 import itertools
 import json
 import math
@@ -22,13 +23,14 @@ from ..files import (
     abandoned,
     exchange,
     locked,
+    parse_json,
     partial,
     require_version,
     require_writable_folder,
     resolved,
     write_bytes,
 )
-from ..schema import LARGEST_WHOLE, flag, later, listed, mapping, one_of, record, refuse, text
+from ..schema import flag, later, listed, mapping, one_of, record, refuse, text
 from .ending import delay_signals
 from .fit_options import Task
 from .written_dates import WAYS
@@ -140,8 +142,32 @@ def _old(working: Path) -> Path:
 
 
 def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
-    """Write the `run.json` of a run, or the one that lists the folders of several targets."""
-    write_json(folder / FACTS, {"format": FORMAT, "version": VERSION, **facts})
+    """Write the `run.json` of a run, or the one that lists the folders of several targets, after all other files."""
+    parts = (folder / MODEL, folder / CONTENTS, *sorted(folder.glob(f"*/{FACTS}")))
+    digests = {path.relative_to(folder).as_posix(): _file_digest(path) for path in parts if path.exists()}
+    content = {"format": FORMAT, "version": VERSION, **facts, "files": digests}
+    write_json(folder / FACTS, {**content, "digest": facts_digest(content)})
+
+
+def facts_digest(facts: Mapping[str, Any]) -> str:
+    """Return the SHA-256 of the contents of a `run.json`, without the digest itself."""
+    content = {name: value for name, value in facts.items() if name != "digest"}
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def unchanged(folder: Path, facts: Mapping[str, Any], name: str) -> Path:
+    """Return the path of a file of a run, or raise an error if it is not the one that `bayesnorm fit` wrote."""
+    path = folder / name
+    if not path.is_file():
+        raise FileFormatError(f"RUN: {path} is missing. Run `bayesnorm fit` again.")
+    if facts["files"].get(name) != _file_digest(path):
+        raise FileFormatError(f"RUN: {path} was changed after it was written. Run `bayesnorm fit` again.")
+    return path
+
+
+def _file_digest(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def target_folders(targets: Sequence[str]) -> dict[str, str]:
@@ -188,6 +214,9 @@ def read_facts(folder: Path, *, or_several: bool = False) -> dict[str, Any]:
     if not isinstance(facts, dict) or facts.get("format") != FORMAT:
         raise FileFormatError(f"RUN: {folder / FACTS} is not a file of `bayesnorm fit`. Run `bayesnorm fit` again.")
     require_version(folder, str(facts.get("version")), "RUN", "run `bayesnorm fit` again")
+    if facts.get("digest") != facts_digest(facts):
+        raise FileFormatError(f"RUN: {folder / FACTS} was changed after it was written. Run `bayesnorm fit` again.")
+    mapping(text)(facts.get("files"), f"files of {folder / FACTS}")
     if or_several and "targets" in facts:
         return facts
     for name, check in CHECKS.items():
@@ -204,26 +233,20 @@ def read_runs(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
     for name in facts["targets"].values():
         if re.fullmatch(r"[\w-]+", name) is None:
             refuse(f"targets of {folder / FACTS}", name, "the name of a folder in it")
-    return [(folder / name, read_facts(folder / name)) for name in facts["targets"].values()]
+    return [
+        (folder / name, read_facts(unchanged(folder, facts, f"{name}/{FACTS}").parent))
+        for name in facts["targets"].values()
+    ]
 
 
 def read_json(path: Path) -> Any:
     """Return the contents of a JSON file of a run."""
     try:
-        values = json.loads(path.read_text(encoding="utf-8"), parse_int=_parse_whole)
+        values = parse_json(path.read_bytes(), finite=False)
         json.dumps(values, ensure_ascii=False).encode()  # fails for invalid Unicode
         return values
-    except FileNotFoundError:
-        raise FileFormatError(f"RUN: {path} is missing. Run `bayesnorm fit` again.") from None
-    except (ValueError, RecursionError) as error:
+    except ValueError as error:
         raise FileFormatError(f"RUN: {path} is damaged ({error}). Run `bayesnorm fit` again.") from error
-
-
-def _parse_whole(digits: str) -> int:
-    """Return a whole number of a JSON file, or raise an error if no float can hold it."""
-    if len(digits) > len(str(LARGEST_WHOLE)) + 1:
-        raise ValueError(f"{digits[:20]}... is too large")
-    return int(digits)
 
 
 def _remove_or_restore(final: Path, parts: Iterable[Path]) -> None:
