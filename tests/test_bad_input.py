@@ -1,7 +1,5 @@
 """Bad input gives a `BayesNormError` that names the argument and what was found; nothing is changed or written."""
 
-from __future__ import annotations
-
 import os
 import warnings
 

@@ -3,8 +3,6 @@
 The applications here are a few lines on the module path, so that no process takes the time to import torch.
 """
 
-from __future__ import annotations
-
 import os
 import signal
 import subprocess

@@ -1,7 +1,5 @@
 """Networks and numbers that fits and predictions once accepted, or ended with an error of another package."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """What cannot work is refused before the work: at most a look at two or three rows comes first."""
 
-from __future__ import annotations
-
 import re
 
 import pytest

@@ -1,7 +1,5 @@
 """Numbers so extreme that a prediction would not be finite are refused by name; ordinary ones never are."""
 
-from __future__ import annotations
-
 import dataclasses
 import re
 

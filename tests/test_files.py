@@ -1,7 +1,5 @@
 """Posterior files: written whole or not at all, and never believed."""
 
-from __future__ import annotations
-
 import json
 import os
 import pickle

@@ -1,7 +1,5 @@
 """What comes of a file belongs to the reader; what cannot be written is told; versions are told apart."""
 
-from __future__ import annotations
-
 import json
 import os
 import resource

@@ -1,7 +1,5 @@
 """Files take the place of older ones whole, and what killed writers left goes."""
 
-from __future__ import annotations
-
 import errno
 import os
 import signal

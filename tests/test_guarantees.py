@@ -1,7 +1,5 @@
 """The pages of guarantees and of the package structure name files that exist."""
 
-from __future__ import annotations
-
 import json
 import re
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Fits and predictions leave nothing behind: the rounds of benchmarks/soak.py, a few of them."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

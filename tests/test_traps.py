@@ -1,7 +1,5 @@
 """Traps that implementations of MCBN fell into, one test each, which fails if its trap comes back."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """What tests of exact formulas share: rows and small networks in double precision, and how close is the same."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

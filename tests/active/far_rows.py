@@ -1,7 +1,5 @@
 """What tests of the loop share: a pool, and a posterior that doubts what is far from all labelled rows."""
 
-from __future__ import annotations
-
 import torch
 
 from bayesnorm import RegressionPredictive, active

@@ -1,7 +1,5 @@
 """BatchBALD against brute force over every configuration of labels."""
 
-from __future__ import annotations
-
 import itertools
 import math
 import sys

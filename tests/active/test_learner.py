@@ -1,7 +1,5 @@
 """The loop: what it asks, which labels it keeps, and what it refuses."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

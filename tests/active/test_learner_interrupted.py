@@ -1,7 +1,5 @@
 """What happens when the oracle raises or the process dies, and which files a run goes on from."""
 
-from __future__ import annotations
-
 import functools
 import math
 import os

@@ -1,7 +1,5 @@
 """Scores of single rows: cases that can be done by hand, and what must always hold."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

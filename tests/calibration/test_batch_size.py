@@ -1,7 +1,5 @@
 """The ELBO over batch sizes: against sums by hand, and where its maximum lies."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Calibration: never worse, true where the truth is known, and nothing else changed."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Choosing layers within a budget; costs are given, not measured, so that the choice is the same on every machine."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """The one-dimensional search against scipy's."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

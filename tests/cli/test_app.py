@@ -1,7 +1,5 @@
 """The frame of all commands: help, version, exit codes, errors in one line."""
 
-from __future__ import annotations
-
 import subprocess
 import sys
 

@@ -1,7 +1,5 @@
 """Limits of what a table may hold, and content that is refused or escaped before training."""
 
-from __future__ import annotations
-
 import contextlib
 import sqlite3
 import time

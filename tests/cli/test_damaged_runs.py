@@ -1,7 +1,5 @@
 """Runs whose JSON files were changed: one line says so, or the changed values do no harm."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

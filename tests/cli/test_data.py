@@ -1,7 +1,5 @@
 """Example tables: `bayesnorm data csv`, and the tables and the page of the tutorial about a spreadsheet."""
 
-from __future__ import annotations
-
 import csv
 import re
 import runpy

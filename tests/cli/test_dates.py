@@ -1,7 +1,5 @@
 """Dates and times in tables: how each column is written, and a whole way from `fit` to `predict` and `drift`."""
 
-from __future__ import annotations
-
 import csv
 import datetime
 import io

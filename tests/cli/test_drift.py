@@ -1,7 +1,5 @@
 """`bayesnorm drift`, and what `bayesnorm predict` says of new rows as a whole."""
 
-from __future__ import annotations
-
 import json
 import shutil
 

@@ -1,7 +1,5 @@
 """`bayesnorm predict --explain`, and what a run's report says of its uncertainty."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

@@ -1,7 +1,5 @@
 """Few rows are judged by cross-validation: each by networks that did not see it."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -1,7 +1,5 @@
 """What columns hold: the traps of numbers and categories that are written in more than one way."""
 
-from __future__ import annotations
-
 import datetime
 
 import pytest

@@ -1,7 +1,5 @@
 """`bayesnorm fit`: what it writes and says, and every option."""
 
-from __future__ import annotations
-
 import csv
 import hashlib
 import json

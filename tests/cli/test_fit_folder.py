@@ -1,7 +1,5 @@
 """Where `bayesnorm fit` writes to: nothing is ever half-written, nor replaced unless that was asked for."""
 
-from __future__ import annotations
-
 import errno
 import itertools
 import os

@@ -1,7 +1,5 @@
 """Tables and options that `bayesnorm fit` refuses, in one line, and nothing is left behind."""
 
-from __future__ import annotations
-
 import os
 import sys
 

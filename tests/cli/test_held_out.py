@@ -1,7 +1,5 @@
 """Which rows are held out: the last ones, or whole groups, and never some of a group on both sides."""
 
-from __future__ import annotations
-
 import csv
 
 import numpy as np

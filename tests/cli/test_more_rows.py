@@ -1,7 +1,5 @@
 """`fit` on tables whose noise is known: more rows are asked for where they would help, and only there."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Tables that are read in full, but not as their owner may think: what is said of them, and what becomes of them."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

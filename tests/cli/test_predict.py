@@ -1,7 +1,5 @@
 """`bayesnorm predict` and `bayesnorm report`: from a run that is there."""
 
-from __future__ import annotations
-
 import contextlib
 import csv
 import io

@@ -1,7 +1,5 @@
 """The intervals of `predict` and of reports are those of `predict_interval`, with and without `fit --conformal`."""
 
-from __future__ import annotations
-
 import json
 import math
 

@@ -1,7 +1,5 @@
 """What comes from a table: quoted in few words, and written as it is unless a spreadsheet is to open it."""
 
-from __future__ import annotations
-
 import csv
 import io
 

@@ -1,7 +1,5 @@
 """Predictions that people can use: with their ids and inputs, digits that mean something, and as a sheet."""
 
-from __future__ import annotations
-
 import csv
 import errno
 import io

@@ -1,7 +1,5 @@
 """Several targets in one run: a model for each, none of them an input of another."""
 
-from __future__ import annotations
-
 import csv
 import io
 import json

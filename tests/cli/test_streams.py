@@ -1,7 +1,5 @@
 """What commands print goes to a reader who stops reading, or to a disk that is full."""
 
-from __future__ import annotations
-
 import io
 import json
 import os

@@ -1,7 +1,5 @@
 """Files as people have them: encodings, packed ones, JSON lines, Excel, databases, standard input, and no tables."""
 
-from __future__ import annotations
-
 import csv
 import gzip
 import io

@@ -1,7 +1,5 @@
 """Tables in files: how they are found out, everything that can be wrong with one, and samples of their rows."""
 
-from __future__ import annotations
-
 import os
 import sys
 

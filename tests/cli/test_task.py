@@ -1,7 +1,5 @@
 """What is to be predicted, and which rows are held out."""
 
-from __future__ import annotations
-
 from pathlib import Path
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Pruning channels of trained batch-normalised networks: as many as asked for, those that matter least."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """`bn.compress`: what is noise goes, predictions stay, files hold what they should, and bad input is told."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

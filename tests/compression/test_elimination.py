@@ -1,7 +1,5 @@
 """Channels go in the order in which they are missed least, and the others make up for them as well as they can."""
 
-from __future__ import annotations
-
 from itertools import islice
 
 import pytest

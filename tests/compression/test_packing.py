@@ -1,7 +1,5 @@
 """Packing: values come back rounded, from the promised number of bytes, and no further off than half a step."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from hypothesis import given, settings, strategies as st

@@ -1,7 +1,5 @@
 """Calls with numbers: fits, samples and predictions."""
 
-from __future__ import annotations
-
 from argument_kinds import (
     BATCH,
     FROM_0,

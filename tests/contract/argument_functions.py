@@ -1,7 +1,5 @@
 """Calls with numbers: functions of a posterior, networks, training, theory, scores and active learning."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """Settings with numbers: methods, engines and likelihoods, which are frozen dataclasses."""
 
-from __future__ import annotations
-
 import functools
 
 from argument_kinds import (

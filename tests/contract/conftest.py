@@ -1,7 +1,5 @@
 """Posteriors that the contract's tests share."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from every_method import fit

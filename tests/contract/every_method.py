@@ -1,7 +1,5 @@
 """Methods found by inspection, made small, their posteriors fitted once, and what is compared of predictions."""
 
-from __future__ import annotations
-
 import dataclasses
 import inspect
 import typing

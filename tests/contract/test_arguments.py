@@ -4,8 +4,6 @@ Python and NumPy numbers are accepted alike and stored as Python numbers. Other 
 message with the argument, the requirement and the value.
 """
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import inspect

@@ -3,8 +3,6 @@
 Samples (`MonteCarlo`) are what the contract of methods is about; here are the engines that need coordinates.
 """
 
-from __future__ import annotations
-
 import pytest
 import torch
 from every_method import VARIANTS, assert_same, each_method, each_network, fit, fits_coordinates, name_of, numbers

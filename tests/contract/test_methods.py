@@ -3,8 +3,6 @@
 A new class with a `fit` in `bayesnorm.methods` is picked up by itself.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import random
 import subprocess

@@ -1,7 +1,5 @@
 """The lowest dependency versions are free of known faults that let a file run code."""
 
-from __future__ import annotations
-
 import re
 import tomllib
 from pathlib import Path

@@ -1,7 +1,5 @@
 """The contract of summaries: for every method and engine they say what the full samples say."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from every_method import TOLERANCE, each_method, each_network, numbers

@@ -1,7 +1,5 @@
 """Predictions under `torch.autocast`: the network may run in half precision, what is made of its outputs may not."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Delta: closed forms, finite differences, and the two modes of differentiation against each other."""
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

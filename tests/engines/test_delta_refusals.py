@@ -1,7 +1,5 @@
 """What Delta cannot work on is told in the words of the other engines, and never guessed at."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

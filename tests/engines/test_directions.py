@@ -1,7 +1,5 @@
 """The directions of the statistics that matter most for the outputs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

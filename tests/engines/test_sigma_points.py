@@ -1,7 +1,5 @@
 """SigmaPoints: the points' own moments, exactness in linear cases, and what is refused."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Predictions that keep no samples: of every kind of posterior and likelihood, in bounded memory, and in tiles."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

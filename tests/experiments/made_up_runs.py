@@ -1,7 +1,5 @@
 """Runs of the UCI benchmark with the means and errors that a test asks for."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The learning curves at a small size, and the bandit: that they run and say what they claim to say."""
 
-from __future__ import annotations
-
 import re
 import runpy
 import sys

@@ -1,7 +1,5 @@
 """`python -m experiments`: one entry per table or figure, each with help, from a checkout alone."""
 
-from __future__ import annotations
-
 import ast
 import re
 import tomllib

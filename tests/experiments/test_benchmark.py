@@ -1,7 +1,5 @@
 """`python -m experiments uci`, `show` and `export`: running with either runner, looking at stores, exporting."""
 
-from __future__ import annotations
-
 import csv
 import types
 

@@ -1,7 +1,5 @@
 """Every method on one small set: scores are there, and uncertainty grows away from the data."""
 
-from __future__ import annotations
-
 import math
 from dataclasses import asdict
 

@@ -1,7 +1,5 @@
 """Experiments on the uncertainty of image classifiers: the smallest of each, from images to verdicts."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

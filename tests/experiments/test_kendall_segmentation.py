@@ -1,7 +1,5 @@
 """Doubts of pixels after Kendall and Gal: the smallest run, scores of a regression by hand, and verdicts."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

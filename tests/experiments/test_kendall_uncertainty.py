@@ -1,7 +1,5 @@
 """The claims of the four pictures, on small sizes."""
 
-from __future__ import annotations
-
 import pytest
 
 from experiments.data import DataNotFoundError, find

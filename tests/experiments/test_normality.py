@@ -1,7 +1,5 @@
 """Quantiles of units, and the share of units that are rejected by chance."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from scipy import stats

@@ -1,7 +1,5 @@
 """The papers' numbers: as many as they print, and those of a few cells read off the pages by hand."""
 
-from __future__ import annotations
-
 from collections import Counter
 
 from experiments.data import UCI_SETS

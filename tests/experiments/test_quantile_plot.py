@@ -1,7 +1,5 @@
 """Q-Q plots: the numbers first, then what is drawn of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

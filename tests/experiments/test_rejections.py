@@ -1,7 +1,5 @@
 """Shares of units that are rejected as normal, over batch sizes and epochs."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")

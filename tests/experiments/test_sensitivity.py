@@ -1,7 +1,5 @@
 """Scores over batch sizes or samples: means and standard errors of runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

@@ -1,7 +1,5 @@
 """`python -m experiments shift`: the recipes of its corruptions, of the blend, and what its parts find."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

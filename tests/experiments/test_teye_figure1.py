@@ -1,7 +1,5 @@
 """Figure 1 of the MCBN paper: its claim, and its picture."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Figure 2 of the MCBN paper: the smallest run of it, scores of pixels, and verdicts of made-up numbers."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 

@@ -1,7 +1,5 @@
 """Figures 3, 7 and 8 of the MCBN paper in small: what is looked at, what is said, what is drawn."""
 
-from __future__ import annotations
-
 import re
 from functools import partial
 from pathlib import Path

@@ -1,7 +1,5 @@
 """`python -m experiments teye-table2`: what is kept, how it is scored and judged, and all of it on a few images."""
 
-from __future__ import annotations
-
 import json
 from dataclasses import replace
 from functools import partial

@@ -1,7 +1,5 @@
 """Our results beside the MCBN paper's: means, errors, stars and verdicts of made-up runs."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 from scipy import stats

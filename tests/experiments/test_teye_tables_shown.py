@@ -1,7 +1,5 @@
 """Our results beside the MCBN paper's: where rows are read from, tables on a screen and a page, and verdicts."""
 
-from __future__ import annotations
-
 import csv
 import itertools
 

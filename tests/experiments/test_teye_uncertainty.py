@@ -1,7 +1,5 @@
 """Pictures of the regression benchmark: what is in them, of whichever preset the results are."""
 
-from __future__ import annotations
-
 import csv
 import json
 

@@ -1,7 +1,5 @@
 """Networks of the image experiments: trained, interrupted, kept and read again."""
 
-from __future__ import annotations
-
 import json
 
 import pytest

@@ -1,7 +1,5 @@
 """Networks of the road scenes: frames, weights and tasks."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Posteriors of the regression benchmark over stacked networks: each as the library has it for one network."""
 
-from __future__ import annotations
-
 import dataclasses
 from types import SimpleNamespace
 

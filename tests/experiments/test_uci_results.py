@@ -1,7 +1,5 @@
 """Units of the regression benchmark, and their results put together: what is chosen, said and written."""
 
-from __future__ import annotations
-
 import csv
 import json
 import sys

@@ -1,7 +1,5 @@
 """One unit of the regression benchmark in small: what it tells is what plain calls of the library give."""
 
-from __future__ import annotations
-
 import math
 import sys
 from collections import Counter

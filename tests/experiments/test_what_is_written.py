@@ -1,7 +1,5 @@
 """The files that experiments write: numbers under the machine that they were made on, and pictures."""
 
-from __future__ import annotations
-
 import dataclasses
 import json
 from functools import partial

@@ -3,8 +3,6 @@
 `python -m tests.fuzzing --cases 10000` tries more of them.
 """
 
-from __future__ import annotations
-
 import json
 import shutil
 from pathlib import Path

@@ -3,8 +3,6 @@
 `python -m tests.fuzzing tables` reads 2,000 of them.
 """
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("sklearn", reason="needs scikit-learn and pandas: pip install scikit-learn pandas")

@@ -1,7 +1,5 @@
 """Classes from logits: softmax, the binary case, pixels, temperature."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

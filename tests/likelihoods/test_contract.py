@@ -1,7 +1,5 @@
 """The contract of every likelihood. Likelihoods are found by inspection; none is treated specially."""
 
-from __future__ import annotations
-
 import inspect
 import itertools
 import json

@@ -1,7 +1,5 @@
 """Gaussian noise: a precision is an inverse variance, in the targets' units."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Noise that the network predicts: torch's and scoringrules' numbers; uncertainty split by every method and engine."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import inspect

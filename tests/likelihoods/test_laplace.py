@@ -1,7 +1,5 @@
 """Laplace noise: SciPy's numbers, and CRPS in closed form."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scoringrules

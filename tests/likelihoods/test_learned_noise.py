@@ -1,7 +1,5 @@
 """Noise as a parameter beside the network's: what it converges to, and the fixed likelihood it gives."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

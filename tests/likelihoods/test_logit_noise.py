@@ -1,7 +1,5 @@
 """Classes from noisy logits: quadrature's probabilities, the same every time."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """Missing targets: they count for nothing where that was said, and are an error where it was not."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

@@ -1,7 +1,5 @@
 """Several tasks on one network: their losses, their targets, their predictives."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Student's t noise: SciPy's and scoringrules' numbers, and outliers that cost little."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scoringrules

@@ -1,7 +1,5 @@
 """Bayes by Backprop's own promises: its start, its prior, what is random, files, and what is refused."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math

@@ -1,7 +1,5 @@
 """Deep ensembles: members differ in initial weights and orders, and what is trained is not the user's network."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

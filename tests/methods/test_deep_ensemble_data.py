@@ -1,7 +1,5 @@
 """Deep ensembles take every kind of training data, and leave the global generators alone."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

@@ -1,7 +1,5 @@
 """Group normal-Jeffreys and group horseshoe: divergences against quadrature, moments against samples, and sparsity."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

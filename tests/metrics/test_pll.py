@@ -1,7 +1,5 @@
 """Log likelihoods against SciPy and the paper's formula, and their floors."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Errors of the mean, intervals and quantiles; and what every regression score refuses."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

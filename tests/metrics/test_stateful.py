@@ -1,7 +1,5 @@
 """The torchmetrics layer: batch by batch gives what the score says of the whole set."""
 
-from __future__ import annotations
-
 import builtins
 import pickle
 

@@ -1,7 +1,5 @@
 """Uncertainty against error and against strangeness: scikit-learn, SciPy, hand-made cases; ties counted exactly."""
 
-from __future__ import annotations
-
 import itertools
 import math
 

@@ -1,7 +1,5 @@
 """Batch norm as an affine map: PyTorch's own numbers, and derivatives that PyTorch's own does not have."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

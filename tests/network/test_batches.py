@@ -1,7 +1,5 @@
 """Mini-batches of every kind of training data, drawn as the paper samples them."""
 
-from __future__ import annotations
-
 import itertools
 import random
 

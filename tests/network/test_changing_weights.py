@@ -1,7 +1,5 @@
 """Weights that change while a network runs are told; old and new ones are never mixed silently."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

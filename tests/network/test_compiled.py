@@ -4,8 +4,6 @@
 around it (the rewritten copy, folding, the kept graphs). One test compiles in earnest.
 """
 
-from __future__ import annotations
-
 import copy
 import warnings
 

@@ -1,7 +1,5 @@
 """The private copy shares every tensor and nothing else."""
 
-from __future__ import annotations
-
 import threading
 
 import pytest

@@ -1,7 +1,5 @@
 """Networks under drawn dropout masks: every way of running gives the reference; and which layers have which rate."""
 
-from __future__ import annotations
-
 import copy
 import itertools
 import math

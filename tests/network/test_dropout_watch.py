@@ -1,7 +1,5 @@
 """Dropout that has no layer of its own is found, and refused or left off as told; looking leaves no trace."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

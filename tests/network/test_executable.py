@@ -1,7 +1,5 @@
 """Running a network under many states: every way gives the numbers of one `functional_call` per draw."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """A process that is forked while a thread predicts: the child predicts the same, and finds nothing changed."""
 
-from __future__ import annotations
-
 import contextlib
 import multiprocessing
 import os

@@ -1,7 +1,5 @@
 """Units that are multiplied by others, and batch norm that does more than normalise: what goes, and what is kept."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

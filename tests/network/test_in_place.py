@@ -1,7 +1,5 @@
 """Large images run one draw at a time, and batch norm writes over what nobody needs: a draw is still what it means."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

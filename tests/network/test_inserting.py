@@ -1,7 +1,5 @@
 """Dropout put into a network: where it was asked for, with the weights and keys of the original."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Of large images one row is looked at, and what holds for every size is found out from a corner."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

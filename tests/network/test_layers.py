@@ -1,7 +1,5 @@
 """Finding batch-norm layers of every kind, and choosing among them."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

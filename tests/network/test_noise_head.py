@@ -1,7 +1,5 @@
 """A head for the noise: outputs of before unchanged, new ones where they were asked to start."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

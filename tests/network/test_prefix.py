@@ -1,7 +1,5 @@
 """What does not depend on the draw is computed once, and what is handed out again is still right."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import itertools

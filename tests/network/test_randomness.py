@@ -1,7 +1,5 @@
 """The global random generators are restored, whenever an interrupt arrives."""
 
-from __future__ import annotations
-
 import itertools
 import random
 import sys

@@ -3,8 +3,6 @@
 Weights and inputs are small whole numbers, so that sums are exact in any order, and equality is that of bits.
 """
 
-from __future__ import annotations
-
 import copy
 
 import pytest

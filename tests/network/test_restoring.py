@@ -1,7 +1,5 @@
 """Running a network leaves no trace: what its forward writes to, torch's generators, other threads' predictions."""
 
-from __future__ import annotations
-
 import contextlib
 import copy
 import pickle

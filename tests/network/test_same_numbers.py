@@ -1,7 +1,5 @@
 """Networks that do odd things: the fast way gives what `functional_call` gives, or is not taken."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """The masks of seeded dropout: as good as random, torch's own in distribution, the same however they are computed."""
 
-from __future__ import annotations
-
 import copy
 import math
 

@@ -1,7 +1,5 @@
 """A network may have an attribute called `modules`, which hides the method of that name."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Joint batch statistics: biased variances, dropout off, all layers from one pass."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Coverage of intervals and the probability integral transform, against SciPy's binomial and plain counting."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

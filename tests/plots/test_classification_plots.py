@@ -1,7 +1,5 @@
 """Reliability, entropy and retention: numbers against plain NumPy, then what is drawn of them."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The plot of where in a network new rows differ."""
 
-from __future__ import annotations
-
 import itertools
 
 import pytest

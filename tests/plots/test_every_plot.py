@@ -1,7 +1,5 @@
 """What holds for every plot: it draws in both themes, into the given axes, with title and labels, without a window."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import numpy as np

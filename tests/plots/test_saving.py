@@ -1,7 +1,5 @@
 """Files and web pages: SVG text that several of fit into one page."""
 
-from __future__ import annotations
-
 import re
 from xml.etree import ElementTree
 

@@ -1,7 +1,5 @@
 """An image, its labels, its prediction and its uncertainty."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

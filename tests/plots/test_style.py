@@ -1,7 +1,5 @@
 """Themes: what is drawn inside takes their colours, and nothing outside does."""
 
-from __future__ import annotations
-
 import sys
 
 import pytest

@@ -1,7 +1,5 @@
 """Errors sorted by uncertainty, against plain NumPy and SciPy."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

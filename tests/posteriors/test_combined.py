@@ -1,7 +1,5 @@
 """Several kinds of randomness in one posterior."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """The network as it is, behind the face of a posterior."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

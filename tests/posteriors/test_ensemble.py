@@ -1,7 +1,5 @@
 """Ensembles: balanced samples, members of any kind, one file that holds them all."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

@@ -1,7 +1,5 @@
 """Distributions of deviations: covariance, principal components, what is stored of them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

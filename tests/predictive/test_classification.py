@@ -1,7 +1,5 @@
 """Class probabilities, and how uncertainty splits into parts."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """The log density that samples expect of a target, each on its own: against SciPy, and in closed form."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

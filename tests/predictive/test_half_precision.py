@@ -1,7 +1,5 @@
 """Networks in half precision, or under autocast: their predictions are worked out in single precision."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """The mixture over samples against SciPy and scoringrules."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import scoringrules

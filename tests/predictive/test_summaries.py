@@ -1,7 +1,5 @@
 """Samples added up some at a time say what all of them say."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

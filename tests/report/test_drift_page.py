@@ -1,7 +1,5 @@
 """The page about new rows: its words, and many columns."""
 
-from __future__ import annotations
-
 import dataclasses
 
 import pytest

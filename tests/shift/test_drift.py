@@ -1,7 +1,5 @@
 """The drift test: its level, its power, where it points to, and what it refuses."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

@@ -1,7 +1,5 @@
 """Tables and targets that cannot be used get one line that says why."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

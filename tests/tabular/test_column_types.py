@@ -1,7 +1,5 @@
 """What the columns of a table hold, in memory and in a file."""
 
-from __future__ import annotations
-
 import datetime
 from decimal import Decimal
 from pathlib import Path

@@ -1,7 +1,5 @@
 """Intervals with a guarantee: against order statistics by hand, in simulations, and of estimators."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

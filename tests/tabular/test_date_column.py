@@ -1,7 +1,5 @@
 """Columns of dates as features: a trend, and parts where dates differ enough to show them."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

@@ -1,7 +1,5 @@
 """New rows against training rows, by the estimators: columns, network, and moving with them."""
 
-from __future__ import annotations
-
 import copy
 import pickle
 

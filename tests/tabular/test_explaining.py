@@ -1,7 +1,5 @@
 """Why an estimator doubts a row: on rows where it is known which column is to blame."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

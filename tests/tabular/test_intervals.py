@@ -1,7 +1,5 @@
 """Intervals as wide as held-out rows needed, and what one pass of the network tells of a table."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

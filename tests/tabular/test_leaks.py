@@ -1,7 +1,5 @@
 """Columns that alone give the target away, and honest ones that are only good."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 

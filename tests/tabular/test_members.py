@@ -1,7 +1,5 @@
 """The networks of folds are the model: how many there are, what each learned from, and who judges whom."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A fitted estimator as a file, and back."""
 
-from __future__ import annotations
-
 import pickle
 from pathlib import Path
 

@@ -1,7 +1,5 @@
 """Networks for tables."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

@@ -1,7 +1,5 @@
 """Columns that nothing can be learned from, and those that only look so."""
 
-from __future__ import annotations
-
 import tracemalloc
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Parameters of the estimators that cannot be, refused before anything is trained."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

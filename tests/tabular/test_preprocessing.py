@@ -1,7 +1,5 @@
 """Mixed tables as standardised numbers."""
 
-from __future__ import annotations
-
 import datetime
 import json
 from decimal import Decimal

@@ -1,7 +1,5 @@
 """Regression on tables."""
 
-from __future__ import annotations
-
 import numpy as np
 import pandas as pd
 import pytest

@@ -1,7 +1,5 @@
 """The estimators as scikit-learn's own checks and tools see them."""
 
-from __future__ import annotations
-
 import importlib
 import sys
 

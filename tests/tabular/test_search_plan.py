@@ -1,7 +1,5 @@
 """Which settings are looked at, by rows."""
 
-from __future__ import annotations
-
 from dataclasses import replace
 
 import numpy as np

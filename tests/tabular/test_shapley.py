@@ -1,7 +1,5 @@
 """Shapley values against what their definition says, by a plain loop over all orders."""
 
-from __future__ import annotations
-
 from itertools import permutations
 
 import numpy as np

@@ -1,7 +1,5 @@
 """The exact test of two samples' counts: against a sum over all tables, and on rows that did not change."""
 
-from __future__ import annotations
-
 import itertools
 
 import numpy as np

@@ -1,7 +1,5 @@
 """Rows unlike those of training, and why: what lies beyond is told before predictions go wrong."""
 
-from __future__ import annotations
-
 import json
 
 import numpy as np

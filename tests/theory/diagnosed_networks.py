@@ -1,7 +1,5 @@
 """What tests of the diagnosis share: normal rows, and two kinds of networks."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

@@ -1,7 +1,5 @@
 """Omega: its value, its gradients, and what training with it does; units without spread."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from torch import nn

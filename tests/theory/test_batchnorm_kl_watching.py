@@ -1,7 +1,5 @@
 """Omega while a network runs: hooks that come and go, which forward and which layers count, what is refused."""
 
-from __future__ import annotations
-
 import copy
 
 import pytest

@@ -1,7 +1,5 @@
 """Batch statistics beside the theory's moments, by hand; networks of every kind, tables, and what is refused."""
 
-from __future__ import annotations
-
 import math
 import sys
 

@@ -1,7 +1,5 @@
 """Batch statistics beside the theory: what chance gives where the theory is right, and honesty where it is not."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

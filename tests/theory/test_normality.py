@@ -1,7 +1,5 @@
 """Kolmogorov-Smirnov distances and p-values against SciPy, Lilliefors' against its own promise."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from scipy import stats

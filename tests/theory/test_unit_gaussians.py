@@ -3,8 +3,6 @@
 Statistical tests draw with fixed seeds and allow `SIGMAS` standard errors, each derived where it is used.
 """
 
-from __future__ import annotations
-
 import dataclasses
 import math
 

@@ -1,7 +1,5 @@
 """What tests of q, of priors and of Omega share: two priors, some q, and q by hand."""
 
-from __future__ import annotations
-
 import torch
 
 from bayesnorm.network import BatchNormLayer

@@ -1,7 +1,5 @@
 """What tests of checkpoints share: a training that can be interrupted."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 from torch.nn.functional import mse_loss

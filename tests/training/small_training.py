@@ -1,7 +1,5 @@
 """What tests of the training loop share: a network, rows, and what comes of a short training."""
 
-from __future__ import annotations
-
 import copy
 import random
 

@@ -1,7 +1,5 @@
 """Data of every kind give the same training; bad data are refused by name."""
 
-from __future__ import annotations
-
 import copy
 import random
 

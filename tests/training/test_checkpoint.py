@@ -1,7 +1,5 @@
 """A training that is interrupted, by an error or by the kernel, ends as if it had not been."""
 
-from __future__ import annotations
-
 import copy
 import os
 import random

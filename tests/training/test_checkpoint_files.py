@@ -1,7 +1,5 @@
 """Checkpoints: files that are another run's, broken or no checkpoint, and what one holds."""
 
-from __future__ import annotations
-
 import json
 import os
 import struct

@@ -1,7 +1,5 @@
 """A network that learns what another one says."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial
 

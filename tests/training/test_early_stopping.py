@@ -1,7 +1,5 @@
 """Scores in the course of training: which network is kept, when training ends, and that looking changes nothing."""
 
-from __future__ import annotations
-
 import copy
 import random
 from functools import partial

@@ -1,7 +1,5 @@
 """What makes training on images fast: transforms on the device, schedules by step, compiled steps, measured parts."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial
 

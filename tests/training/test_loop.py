@@ -1,7 +1,5 @@
 """The training loop: what a seed decides, which rows and modes networks see, what is told and what is refused."""
 
-from __future__ import annotations
-
 import copy
 import re
 import sys

@@ -1,7 +1,5 @@
 """The objective: the loss, penalties and weight decay in any precision; recorded steps train as others do."""
 
-from __future__ import annotations
-
 import copy
 from functools import partial
 

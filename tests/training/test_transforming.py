@@ -1,7 +1,5 @@
 """Random crops and flips of images, and networks with raw units outside and standardised ones inside."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

@@ -1,7 +1,5 @@
 """A store keeps what it was given, whoever is killed, and says clearly when a file is none."""
 
-from __future__ import annotations
-
 import math
 import sqlite3
 import subprocess

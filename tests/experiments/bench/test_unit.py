@@ -1,7 +1,5 @@
 """A unit's key is the same everywhere and for ever, and differs where the unit does."""
 
-from __future__ import annotations
-
 import math
 
 import numpy as np

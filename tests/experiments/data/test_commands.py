@@ -1,7 +1,5 @@
 """`python -m experiments data`: what is here, where it is looked for, and UCI tables as CSV."""
 
-from __future__ import annotations
-
 import csv
 import json
 

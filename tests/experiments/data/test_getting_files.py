@@ -1,7 +1,5 @@
 """Downloads and packages, from a server and clients of this machine alone."""
 
-from __future__ import annotations
-
 import hashlib
 import io
 import os

@@ -1,7 +1,5 @@
 """The formats that data sets come in."""
 
-from __future__ import annotations
-
 import gzip
 import io
 import json

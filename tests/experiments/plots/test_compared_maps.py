@@ -1,7 +1,5 @@
 """Maps of one image by several methods."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

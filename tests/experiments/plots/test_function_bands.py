@@ -1,7 +1,5 @@
 """A function with its bands: the numbers first, then what is drawn of them."""
 
-from __future__ import annotations
-
 import numpy as np
 import pytest
 import torch

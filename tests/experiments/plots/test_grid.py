@@ -1,7 +1,5 @@
 """Small multiples: every plot in its panel, one legend, no label twice."""
 
-from __future__ import annotations
-
 import pytest
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")

@@ -1,7 +1,5 @@
 """Kernels for the papers' networks: that they do what plain operations do."""
 
-from __future__ import annotations
-
 import importlib.util
 from types import SimpleNamespace
 

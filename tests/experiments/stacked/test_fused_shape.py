@@ -1,7 +1,5 @@
 """Kernels for the papers' networks: which stacks they are for."""
 
-from __future__ import annotations
-
 from types import SimpleNamespace
 
 import pytest

@@ -1,7 +1,5 @@
 """Samplers over a stack: every network is as uncertain as if the method had been fitted on it alone."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

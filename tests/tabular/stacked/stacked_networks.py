@@ -1,7 +1,5 @@
 """What tests of stacks share: networks with rows of their own, trained alone and together."""
 
-from __future__ import annotations
-
 import copy
 
 import numpy as np

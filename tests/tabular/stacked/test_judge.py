@@ -1,7 +1,5 @@
 """Groups of networks that stop by their mean score: which are over, and what is kept of them."""
 
-from __future__ import annotations
-
 import math
 
 import pytest

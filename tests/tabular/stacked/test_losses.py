@@ -1,7 +1,5 @@
 """Gradients that are written out are those that autograd finds, and losses those of the likelihoods."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 from scipy.stats import norm

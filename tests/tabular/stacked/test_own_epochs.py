@@ -1,7 +1,5 @@
 """Networks of a stack that are trained for different numbers of epochs."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

@@ -1,7 +1,5 @@
 """Stacks: every network comes back as it went in, and predicts as if it were alone."""
 
-from __future__ import annotations
-
 import pytest
 import torch
 

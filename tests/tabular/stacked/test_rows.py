@@ -1,7 +1,5 @@
 """Rows of a stack: which are whose, and in whose units."""
 
-from __future__ import annotations
-
 import torch
 from torch import nn
 

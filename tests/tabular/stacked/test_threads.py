@@ -1,7 +1,5 @@
 """Stacks on several cores: switched-off gradients, and trainings that are broken off."""
 
-from __future__ import annotations
-
 import itertools
 import signal
 import threading

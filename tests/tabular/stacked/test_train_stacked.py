@@ -1,7 +1,5 @@
 """Training of stacks: every network comes out, and stops, as if it were alone."""
 
-from __future__ import annotations
-
 import copy
 import dataclasses
 import math
