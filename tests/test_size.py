@@ -24,7 +24,7 @@ BUDGET = {
     "network": 3_675,
     "plots": 1_120,
     "posterior": 1_618,
-    "predictive": 734,
+    "predictive": 820,
     "report": 1_940,
     "calibration": 750,
     "shift": 369,

@@ -16,6 +16,7 @@ from bayesnorm.calibration.sampled_outputs import mean_score
 from bayesnorm.errors import InputError
 from bayesnorm.likelihoods import likelihood_from
 from bayesnorm.likelihoods.base import _KINDS
+from bayesnorm.predictive import summarised
 
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison."""
@@ -120,6 +121,49 @@ def test_samples_may_have_weights_and_rows_are_independent(vector_case):
     repeated = f[[0, 2, 2, 2]]
     torch.testing.assert_close(weighted, case.likelihood.predictive(repeated).log_prob(y))
     torch.testing.assert_close(weighted[rows], case.likelihood.predictive(repeated[:, rows]).log_prob(y[rows]))
+
+
+CHOICES = {
+    "position": (3, [3]),
+    "position from the end": (-1, [4]),
+    "position of NumPy": (np.int64(2), [2]),
+    "slice": (slice(1, None, 2), [1, 3]),
+    "list": ([4, 0, 0], [4, 0, 0]),
+    "array": (np.array([2, -5]), [2, 0]),
+    "mask": (torch.tensor([True, False, False, True, True]), [0, 3, 4]),
+    "list of flags": ([False, True, False, False, False], [1]),
+    "nothing": ([], []),
+}
+
+
+@pytest.mark.parametrize("summary", [False, True], ids=["samples", "summary"])
+def test_some_examples_of_a_predictive(case, summary):
+    """Equal to the predictive of these examples alone, from the same samples."""
+    f, y = case.f(), case.y()
+    whole = case.likelihood.predictive(f)
+    whole = summarised(whole) if summary else whole
+    for name, (choice, rows) in CHOICES.items():
+        some, alone = whole[choice], case.likelihood.predictive(f[:, rows])
+        assert type(some) is type(whole)
+        for one, expected in zip(parts(some), parts(summarised(alone) if summary else alone), strict=True):
+            assert len(one) == len(rows), name
+            torch.testing.assert_close(one.variance, one.epistemic + one.aleatoric)
+            for key in (*one.names, "epistemic", "aleatoric"):
+                torch.testing.assert_close(getattr(one, key), getattr(expected, key), msg=f"{name}: {key}")
+        if rows and not (summary and not case.classes):
+            torch.testing.assert_close(some.log_prob(y[rows]), alone.log_prob(y[rows]), msg=name)
+
+
+def test_values_of_a_predictive_as_arrays_and_as_plain_numbers(case):
+    predictive = case.likelihood.predictive(case.f())
+    arrays, plain = predictive.numpy(), predictive.to_dict()
+    if not case.tasks:
+        arrays, plain, predictive = {"": arrays}, {"": plain}, {"": predictive}
+    for task, one in predictive.items():
+        assert list(arrays[task]) == list(plain[task]) == list(one.names)
+        for name in one.names:
+            np.testing.assert_array_equal(arrays[task][name], getattr(one, name).numpy())
+            assert np.array_equal(json.loads(json.dumps(plain[task]))[name], arrays[task][name])
 
 
 def test_pixels_are_rows(map_case):

@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import math
 from abc import ABC, abstractmethod
-from typing import Any, Self
+from collections.abc import Iterator
+from typing import Any, ClassVar, Self
 
 import numpy as np
 import torch
 from torch import Tensor
 
 from ..arguments import require_seed, require_whole
-from ..errors import InputError
+from ..errors import InputError, quoted
+from .picture import EXAMPLES, Line, interval_lines, picture
 
 
 class Predictive(ABC):
@@ -20,6 +22,9 @@ class Predictive(ABC):
     The total variance is split entry by entry: `variance == epistemic + aleatoric`. The epistemic part is the
     variance of the samples' means, and the aleatoric part is the mean of the samples' variances.
     """
+
+    names: ClassVar[tuple[str, ...]] = ("mean", "std", "epistemic", "aleatoric")
+    """The properties that `numpy` and `to_dict` contain."""
 
     weights: Tensor
     """The weight of each sample, (n,). The weights sum to 1."""
@@ -60,10 +65,40 @@ class Predictive(ABC):
     def __len__(self) -> int:
         return len(self.mean)
 
+    @abstractmethod
+    def __getitem__(self, rows: Any) -> Self:
+        """Return the predictive of some examples, with the same samples.
+
+        Args:
+            rows: A position, which gives a predictive of one example; a slice; a mask with one entry per example; or a
+                list, an array or a tensor of positions.
+        """
+
+    def __iter__(self) -> Iterator[Any]:
+        """Iterate over predictives of one example each."""
+        return (self[row] for row in range(len(self)))
+
+    def numpy(self) -> dict[str, Any]:
+        """Return the main values as NumPy arrays by name: see `names`."""
+        return {name: getattr(self, name).detach().cpu().numpy() for name in self.names}
+
+    def to_dict(self) -> dict[str, Any]:
+        """Return the values of `numpy` as lists of plain numbers, for JSON."""
+        return {name: values.tolist() for name, values in self.numpy().items()}
+
     def __repr__(self) -> str:
         stored = "no samples kept" if isinstance(self, Summary) else f"{len(self.weights)} samples"
         told = "; ".join(f"{name} {_first(values)}" for name, values in self._told().items())
         return f"{type(self).__name__}({tuple(self.mean.shape)}, {stored}: {told})"
+
+    def _repr_html_(self) -> str:
+        return picture(repr(self), self[:EXAMPLES]._lines())
+
+    def _lines(self) -> list[Line]:
+        """Return the lines of bars that a notebook shows: the intervals of up to two standard deviations."""
+        mean, std, epistemic_std = (part.flatten() for part in (self.mean, self.std, self.epistemic.sqrt()))
+        one_each = len(mean) == len(self) > 0 and bool(torch.isfinite(mean + std).all())
+        return interval_lines(mean, std, epistemic_std) if one_each else []
 
     def _told(self) -> dict[str, Tensor]:
         """Return the values that `repr` shows, by name."""
@@ -78,6 +113,29 @@ class Summary(Predictive):
     @abstractmethod
     def with_parts(self, first: Tensor, second: Tensor, third: Tensor) -> Self:
         """Return a summary of the same kind that consists of other tensors."""
+
+    def __getitem__(self, rows: Any) -> Self:
+        chosen = chosen_rows(rows, self.parts[0])
+        return self.with_parts(*(part[chosen] for part in self.parts))
+
+
+def chosen_rows(rows: Any, examples: Tensor) -> slice | Tensor:
+    """Return the argument of `Predictive.__getitem__` as an index of a tensor of examples, or raise an error."""
+    if isinstance(rows, slice):
+        return rows
+    count, device = len(examples), examples.device
+    chosen = number_tensor("rows", rows)
+    if chosen.dtype == torch.bool and chosen.shape[:1] == (count,) and chosen.numel() == count:
+        return chosen.reshape(-1).to(device)  # masks of predictions (examples, 1) have a second axis
+    positions = chosen.long().reshape(-1)
+    if chosen.dim() > 1 or isinstance(rows, tuple) or chosen.dtype == torch.bool or bool((positions != chosen).any()):
+        raise InputError(
+            f"rows has shape {tuple(chosen.shape)} and {chosen.dtype}. Pass a position, a slice, a list of positions "
+            f"or a mask of shape ({count},)."
+        )
+    if bool(((positions < -count) | (positions >= count)).any()):
+        raise InputError(f"rows must be positions from {-count} to {count - 1}, got {quoted(rows)}.")
+    return (positions % count if len(positions) else positions).to(device)
 
 
 def _first(values: Tensor, count: int = 3) -> str:

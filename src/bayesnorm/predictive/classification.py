@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -14,12 +14,14 @@ from .base import (
     Predictive,
     as_targets,
     choose_samples,
+    chosen_rows,
     mixture_log,
     normalised_weights,
     sampling,
     weighted_mean,
     zero_if_missing,
 )
+from .picture import Line, class_lines
 
 
 @dataclass(frozen=True, repr=False)
@@ -35,6 +37,8 @@ class ClassificationPredictive(Predictive):
         ignore_index: The class number that marks a missing target. Its log probability is 0. Default: None, no
             target is missing.
     """
+
+    names = ("label", "confidence", "entropy", "mutual_information", "expected_entropy", "probs")
 
     log_probs: Tensor
     weights: Tensor
@@ -63,6 +67,13 @@ class ClassificationPredictive(Predictive):
     def aleatoric(self) -> Tensor:
         probs = self.log_probs.exp()
         return weighted_mean(probs * (1 - probs), self.weights)
+
+    def __getitem__(self, rows: Any) -> Self:
+        chosen = chosen_rows(rows, self.log_probs[0])
+        return type(self)(self.log_probs[:, chosen], self.weights, self.ignore_index)
+
+    def _lines(self) -> list[Line]:
+        return class_lines(self.probs) if self.probs.dim() == 2 else []
 
     def _told(self) -> dict[str, Tensor]:
         return {"label": self.label, "confidence": self.confidence, "mutual information": self.mutual_information}

@@ -3,11 +3,13 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping
-from typing import Any
+from html import escape
+from typing import Any, Self, overload
 
 import torch
 from torch import Tensor
 
+from ..errors import shortened
 from .base import Predictive, sampling
 
 
@@ -29,12 +31,21 @@ class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
         self._targets = targets or dict
         self.weights = next(iter(self._tasks.values())).weights
 
-    def with_tasks(self, tasks: Mapping[str, Predictive]) -> MultiTaskPredictive:
+    def with_tasks(self, tasks: Mapping[str, Predictive]) -> Self:
         """Return a predictive of the same tasks with other distributions."""
-        return MultiTaskPredictive(tasks, self._targets)
+        return type(self)(tasks, self._targets)
 
-    def __getitem__(self, name: str) -> Predictive:
-        return self._tasks[name]
+    @overload
+    def __getitem__(self, rows: str) -> Predictive: ...
+
+    @overload
+    def __getitem__(self, rows: Any) -> Self: ...
+
+    def __getitem__(self, rows: Any) -> Any:
+        """Return the predictive of a task, or that of some examples for all tasks."""
+        if isinstance(rows, str):
+            return self._tasks[rows]
+        return self.with_tasks({name: task[rows] for name, task in self.items()})
 
     def __iter__(self) -> Iterator[str]:
         return iter(self._tasks)
@@ -42,8 +53,18 @@ class MultiTaskPredictive(Predictive, Mapping[str, Predictive]):
     def __len__(self) -> int:
         return len(self._tasks)
 
+    def numpy(self) -> dict[str, Any]:
+        """Return the main values of every task as NumPy arrays, by task and name."""
+        return {name: task.numpy() for name, task in self.items()}
+
+    def to_dict(self) -> dict[str, Any]:
+        return {name: task.to_dict() for name, task in self.items()}
+
     def __repr__(self) -> str:
-        return f"MultiTaskPredictive({', '.join(f'{name}={task!r}' for name, task in self.items())})"
+        return shortened(f"MultiTaskPredictive({', '.join(f'{name}={task!r}' for name, task in self.items())})")
+
+    def _repr_html_(self) -> str:
+        return "".join(f"<b>{escape(name)}</b>{task._repr_html_()}" for name, task in self.items())
 
     @property
     def mean(self) -> dict[str, Tensor]:  # type: ignore[override]

@@ -5,7 +5,7 @@ from __future__ import annotations
 import math
 from dataclasses import dataclass
 from functools import cached_property
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from .base import (
     Predictive,
     as_targets,
     choose_samples,
+    chosen_rows,
     largest_number,
     mixture_log,
     normalised_weights,
@@ -108,6 +109,10 @@ class RegressionPredictive(Predictive):
         object.__setattr__(self, "weights", normalised_weights(weights, loc))
         object.__setattr__(self, "noise", noise or NormalNoise())
         object.__setattr__(self, "missing", missing)
+
+    def __getitem__(self, rows: Any) -> Self:
+        chosen = chosen_rows(rows, self.loc[0])
+        return type(self)(self.loc[:, chosen], self.scale[:, chosen], self.weights, self.noise, self.missing)
 
     @cached_property
     def mean(self) -> Tensor:

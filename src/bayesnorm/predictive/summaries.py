@@ -18,7 +18,7 @@ from .noise import NoiseFamily
 from .regression import RegressionPredictive
 
 
-class ClassificationSummary(ClassificationPredictive, Summary):
+class ClassificationSummary(Summary, ClassificationPredictive):
     """The class probabilities of a mixture, without its samples but with the split of its uncertainty.
 
     It has all properties and methods of `ClassificationPredictive`, with the same values up to rounding.
@@ -71,7 +71,7 @@ class ClassificationSummary(ClassificationPredictive, Summary):
         return (self.entropy - self.expected_entropy).clamp_min(0)
 
 
-class MomentsPredictive(RegressionPredictive, Summary):
+class MomentsPredictive(Summary, RegressionPredictive):
     """A predictive of regression that consists of mean, epistemic and aleatoric variance, each (batch, *out)."""
 
     @property
