@@ -54,19 +54,6 @@ def test_documents_name_what_exists():
             assert not re.search(r"bayesnorm (bench|reproduce)\b|bayesnorm\.(bench|experiments)\b", text), path
 
 
-def test_tables(experiments, monkeypatch, tmp_path):
-    asked = []
-    monkeypatch.setattr(printing, "render", lambda *arguments: asked.append(arguments) or "the table")
-    assert experiments("teye-table4").out == "the table\n"
-    experiments("teye-table11", "--rows", tmp_path / "rows.csv")
-    experiments("teye-table1", "--store", tmp_path / "store.sqlite", "--experiment", "uci-quick")
-    assert asked == [
-        (4, None, None, None),
-        (11, tmp_path / "rows.csv", None, None),
-        (1, None, tmp_path / "store.sqlite", "uci-quick"),
-    ]
-
-
 def test_the_wheel_holds_no_experiments():
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
     assert build == {"wheel": {"packages": ["src/bayesnorm", "src/bayesnorm_command.py"]}}

@@ -6,9 +6,7 @@ from functools import partial
 
 import pytest
 import torch
-from torch import nn
 
-import bayesnorm as bn
 from experiments import teye_table2
 from experiments.image_networks.networks import NETWORKS
 from experiments.image_networks.recipes import Recipe
@@ -16,41 +14,12 @@ from experiments.image_networks.training import Plan, save_weights
 from experiments.networks import CifarResNet
 from experiments.paper_facts import paper_facts
 from experiments.teye_table2 import methods, showing
-from experiments.teye_table2.gathering import PART, Gathering
 from experiments.teye_table2.methods import MCBN, PUBLISHED, SOFTMAX, TEMPERATURE, Predicted, halves, tempered
 from experiments.teye_table2.networks import NETWORK
 from experiments.teye_table2.peers import write_predictions
 from experiments.teye_table2.presets import PRESETS, Preset
 from experiments.teye_table2.scoring import Score, Scores, score_all
 from experiments.teye_table2.verdicts import DOES_NOT, HOLDS, PARTLY, cells, claims
-
-
-@pytest.fixture(scope="module")
-def posterior():
-    torch.manual_seed(0)
-    network = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 2)).eval()
-    x = torch.randn(80, 3, generator=torch.Generator().manual_seed(0))
-    return bn.MCBN(8, states=16).fit(network, x, bn.Categorical())
-
-
-def test_an_interrupted_gathering_goes_on_where_it_was(posterior, tmp_path):
-    x = torch.randn(2 * PART + 7, 3, generator=torch.Generator().manual_seed(1))
-    asked = []
-
-    def ask(part):
-        asked.append(len(part))
-        if len(asked) == 2:
-            raise KeyboardInterrupt
-        return bn.MonteCarlo(5).outputs(posterior, part)
-
-    gathering = Gathering(tmp_path / "kept")
-    with pytest.raises(KeyboardInterrupt):
-        gathering.outputs(posterior, x, "five", ask)
-    found = gathering.outputs(posterior, x, "five", ask)
-    assert asked == [PART, PART, PART, 7]
-    assert torch.equal(gathering.outputs(posterior, x, "five", ask), found)
-    assert len(asked) == 4
-    torch.testing.assert_close(found, bn.MonteCarlo(5).outputs(posterior, x))
 
 
 def test_the_temperature_is_that_of_the_other_half():

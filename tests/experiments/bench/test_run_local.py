@@ -12,12 +12,10 @@ from pathlib import Path
 
 import pytest
 
-from experiments.bench import Runner, Store, Tally, Unit, run_local
+from experiments.bench import Store, Tally, Unit, run_local
 
 from ...marks import takes_long
 from .processes import gone
-
-runner: Runner = run_local
 
 ROOT = Path(__file__).parents[3]
 

@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import contextlib
 import gc
-import os
 import secrets
 import signal
 import sys
@@ -13,14 +11,11 @@ import warnings
 import pytest
 
 from bayesnorm.errors import BayesNormError, MissingExtraError
-from experiments.bench import Runner, Store, Tally, Unit, run_local, run_ray
+from experiments.bench import Store, Tally, Unit, run_local, run_ray
 
 from ...marks import takes_long
 
 ray = pytest.importorskip("ray", reason="needs Ray: pip install ray")
-
-runner: Runner = run_ray
-
 
 # Ray leaves its own pipes and log files to the garbage collector.
 pytestmark = pytest.mark.filterwarnings(
@@ -68,17 +63,6 @@ def test_the_same_table_as_a_local_run(tmp_path, units, table):
             assert all(row["machine"]["threads"] == 1 and row["seconds"] >= 0 for row in store.rows("test"))
         assert told == [(done, 26) for done in range(27)]
     assert seen[0] == seen[1]
-
-
-def session(process):
-    """Ids of the processes that a process, the leader of its session, has begun and that still live."""
-    found = []
-    for folder in os.listdir("/proc"):
-        with contextlib.suppress(OSError, ValueError):
-            number = int(folder)
-            if os.getsid(number) == process.pid:
-                found.append(number)
-    return found
 
 
 def test_nothing_is_started_for_nothing(store, units, monkeypatch):

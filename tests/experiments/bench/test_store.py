@@ -1,14 +1,13 @@
 """A store keeps what it was given, whoever is killed, and says clearly when a file is none."""
 
+import contextlib
 import math
 import sqlite3
-import subprocess
-import sys
 
 import pytest
 
 from bayesnorm.errors import BayesNormError, FileFormatError
-from experiments.bench import Failure, Store, Unit, run_local
+from experiments.bench import Failure, Store, Unit
 
 RUN = "package.module:run"
 
@@ -85,41 +84,6 @@ def test_csv(store, tmp_path):
         store.export_csv("e", tmp_path / "absent" / "out.csv")
 
 
-def test_what_is_no_store(tmp_path):
-    text = tmp_path / "notes.db"
-    text.write_text("This is no database, only a note of some length. " * 20)
-    with pytest.raises(FileFormatError, match=r"notes\.db is damaged or not a store \(file is not a database\)"):
-        Store(text)
-    assert text.read_text().startswith("This is no database")
-
-    foreign = tmp_path / "foreign.db"
-    connection = sqlite3.connect(foreign)
-    connection.execute("CREATE TABLE mine (a)")
-    connection.close()
-    before = foreign.read_bytes()
-    with pytest.raises(FileFormatError, match=r"is a database, but not a bayesnorm store. Use another"):
-        Store(foreign)
-    assert foreign.read_bytes() == before
-
-    with pytest.raises(FileFormatError, match="is a folder"):
-        Store(tmp_path)
-    with pytest.raises(FileFormatError, match="path: SQLite cannot use a write-ahead log for :memory:"):
-        Store(":memory:")
-    with pytest.raises(FileFormatError, match=r"folder .*absent does not exist. Create it first"):
-        Store(tmp_path / "absent" / "a.db")
-
-
-def test_another_version(tmp_path):
-    for version, age in ((2, "newer"), (0, "older")):
-        path = tmp_path / f"{version}.db"
-        Store(path).close()
-        connection = sqlite3.connect(path)
-        connection.execute(f"PRAGMA user_version = {version}")
-        connection.close()
-        with pytest.raises(FileFormatError, match=f"store of version {version}, which is {age} than version 1 of this"):
-            Store(path)
-
-
 def test_a_damaged_file(tmp_path):
     path = tmp_path / "results.db"
     with Store(path) as store:
@@ -140,70 +104,20 @@ def test_a_damaged_file(tmp_path):
         assert store.experiments() == []
 
 
-def test_a_result_that_is_no_json(store):
-    with pytest.raises(BayesNormError, match=r"result: JSON cannot represent it .*object.* Return plain numbers"):
-        store.add_result(unit(), {"a": object()})
-
-
-FORKED = """
-import os, signal, sys
-sys.path.insert(0, sys.argv[2])
-from experiments.bench import Store, Unit, run_local
-
-
-def units(count):
-    return [Unit("test", "fake_units:square", {"x": x, "text": "t" * 500}) for x in range(count)]
-
-def child(work):
-    number = os.fork()
-    if number:
-        return number
-    code = 1
-    try:
-        work()
-        code = 0
-    finally:
-        os._exit(code)
-"""
-
-KILLED = """
-def work(instructions):
-    with Store(sys.argv[1]) as store:
-        left = [instructions]
-
-        def step():
-            left[0] -= 1
-            if not left[0]:
-                os.kill(os.getpid(), signal.SIGKILL)
-
-        def begin(done, total):
-            store._connection.set_progress_handler(step, 1)
-
-        run_local(units(40), store, workers=0, progress=begin)
-
-def missing():
-    with Store(sys.argv[1]) as store:
-        return len(store.missing(units(40)))
-
-left = [missing()]
-for instructions in (200, 211, 222, 233, 244):  # of SQLite, in the middle of different writes
-    _, status = os.waitpid(child(lambda: work(instructions)), 0)
-    assert os.waitstatus_to_exitcode(status) == -signal.SIGKILL
-    left.append(missing())
-assert 0 < left[-1] and all(more > less for more, less in zip(left, left[1:])), left
-"""
-
-
-@pytest.mark.skipif(not hasattr(sys, "getdlopenflags"), reason="needs fork")
-def test_writers_killed_at_any_moment_lose_nothing(tmp_path, table):
-    here = str(sys.path[0])
-    path = tmp_path / "results.db"
-    subprocess.run([sys.executable, "-c", FORKED + KILLED, str(path), here], check=True, timeout=300)
-    units = [Unit("test", "fake_units:square", {"x": x, "text": "t" * 500}) for x in range(40)]
-    with Store(path) as store, Store(tmp_path / "other.db") as uninterrupted:
-        left = len(store.missing(units))
-        tally = run_local(units, store, workers=0)
-        assert (tally.kept, tally.finished, tally.failed) == (40 - left, left, 0)
-        run_local(units, uninterrupted, workers=0)
-        assert table(store) == table(uninterrupted)
-        assert len(table(store)) == 40
+def test_a_file_of_another_kind_or_version_is_refused_and_stays(tmp_path):
+    for name, command, message in (
+        ("foreign", "CREATE TABLE mine (a)", r"is a database, but not a bayesnorm store. Use another"),
+        ("newer", "PRAGMA user_version = 2", "store of version 2, which is newer than version 1 of this"),
+    ):
+        path = tmp_path / f"{name}.db"
+        if name == "newer":
+            Store(path).close()
+        with contextlib.closing(sqlite3.connect(path)) as connection:
+            connection.execute(command)
+        before = path.read_bytes()
+        with pytest.raises(FileFormatError, match=message):
+            Store(path)
+        assert path.read_bytes() == before
+    path.write_text("This is no database, only a note of some length. " * 20)
+    with pytest.raises(FileFormatError, match=r"newer\.db is damaged or not a store \(file is not a database\)"):
+        Store(path)

@@ -124,9 +124,3 @@ def test_a_set_of_images_has_to_be_whole(monkeypatch, tmp_path):
     put(test=3)
     get("mnist", tmp_path)
     assert load_mnist("train")[0].shape == (5, 28, 28)
-
-
-def test_sets_without_any_source_say_which_files_go_where(tmp_path):
-    (told,) = get("camvid", tmp_path).missing
-    assert told.startswith("camvid/labels_180x240.npz, camvid/train_180x240.webp, ")
-    assert f"put them into {tmp_path}" in told

@@ -36,21 +36,6 @@ def test_sheet_is_cut_exactly(small_cifar10):
     assert labels.dtype == np.int64
 
 
-def test_rows_choose_images_and_labels_alike(small_cifar10):
-    for rows, expected in (
-        (7, np.arange(7)),
-        (COUNT, np.arange(COUNT)),
-        (slice(95, 210, 5), np.arange(95, 210, 5)),
-        (range(99, 102), np.arange(99, 102)),
-        ([249, 0, 100, 100], np.array([249, 0, 100, 100])),
-        (np.array([3, 1], dtype=np.uint8), np.array([3, 1])),
-        ([], np.array([], dtype=int)),
-    ):
-        images, labels = load_cifar10("test", rows=rows)
-        np.testing.assert_array_equal(images, small_cifar10[0][expected])
-        np.testing.assert_array_equal(labels, small_cifar10[1][expected])
-
-
 @pytest.mark.parametrize(
     "damage",
     [
