@@ -113,9 +113,3 @@ def test_parameters_that_cannot_start_afresh(regression):
 
     with pytest.raises(bn.BayesNormError, match=r"no reset_parameters\(\).*a callable seed -> network"):
         bn.DeepEnsemble(members=2, epochs=1).fit(Scaled(), (regression.x, regression.y))
-
-
-def test_bad_members():
-    for members in (1, 0, 2.0, True, None):
-        with pytest.raises(bn.BayesNormError, match=r"^members "):
-            bn.DeepEnsemble(members=members)

@@ -30,22 +30,7 @@ def test_data_of_every_kind_with_the_default_likelihood(kind):
     assert posterior.predict(X).mean.shape == (60, 1)
 
 
-def test_a_batch_size_beside_a_loader_with_another_is_refused():
-    model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
-    with pytest.raises(bn.BayesNormError, match=r"batch_size is 16, but the DataLoader has batch size 8"):
-        bn.DeepEnsemble(members=2, epochs=1, batch_size=16).fit(model, DATA["loader"]())
-
-
-def test_no_rows_per_step_are_refused():
-    with pytest.raises(bn.BayesNormError, match=r"batch_size must be .* got 0"):
-        bn.DeepEnsemble(members=2, epochs=1, batch_size=0).fit(nn.Linear(3, 1), DATA["pair"]())
-
-
-BAD = {
-    "not a number": (torch.full_like(X, torch.nan), Y),
-    "one row": (X[:1], Y[:1]),
-    "other inputs": (X[:, :2], Y),
-}
+BAD = {"not a number": (torch.full_like(X, torch.nan), Y), "one row": (X[:1], Y[:1]), "other inputs": (X[:, :2], Y)}
 
 
 @pytest.mark.parametrize("likelihood", [None, bn.Gaussian()], ids=["default", "given"])

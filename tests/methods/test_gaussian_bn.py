@@ -206,18 +206,3 @@ def test_no_training_data_is_kept(method, tmp_path):
         assert row.bfloat16().view(torch.uint8).numpy().tobytes() not in content
     for tensor in [*load_file(tmp_path / "posterior").values(), *Nested.tensors(posterior)]:
         assert tensor.numel() < n, "nothing is as long as the data"
-
-
-@pytest.mark.parametrize("dtype", [torch.float32, torch.float64])
-@pytest.mark.parametrize("rank", [None, 6, 19])
-def test_a_loaded_posterior_predicts_the_same_bits(rank, dtype, tmp_path):
-    model, x = network().to(dtype), rows(60, 3).to(dtype)
-    posterior = bn.GaussianBN(batch_size=8, states=20, rank=rank).fit(model, x).at_batch_size(5)
-    posterior.directions(4)
-    posterior.save(tmp_path / "posterior")
-    loaded = bn.load(tmp_path / "posterior", model)
-    assert loaded.method == "GaussianBN"
-    for engine in (bn.MonteCarlo(16), bn.SigmaPoints(4), bn.Delta()):
-        first, second = (p.predict(x[:7], engine, seed=3) for p in (posterior, loaded))
-        assert torch.equal(first.mean, second.mean)
-        assert torch.equal(first.variance, second.variance)

@@ -125,8 +125,3 @@ def test_inputs_without_a_say_become_noise(method):
 def test_arguments_that_do_not_go_with_groups(method, arguments, words):
     with pytest.raises(bn.BayesNormError, match=words):
         method(**arguments)
-
-
-def test_a_global_scale_that_is_none():
-    with pytest.raises(bn.BayesNormError, match=r"global_scale must be .* got 0"):
-        bn.GroupHorseshoe(global_scale=0)

@@ -272,16 +272,6 @@ def test_another_seed_samples_other_batches(regression):
     assert not torch.allclose(first, other)
 
 
-def test_classification_needs_its_likelihood_said(classification):
-    with pytest.raises(bn.BayesNormError, match=r"likelihood is needed, .* \(3,\) per example. Pass Categorical\(\)"):
-        bn.MCBN(batch_size=8, states=4).fit(classification.model, classification.x)
-
-
-def test_one_real_output_defaults_to_regression(regression):
-    posterior = bn.MCBN(batch_size=8, states=4).fit(regression.model, regression.x)
-    assert posterior.likelihood == bn.Gaussian()
-
-
 def test_a_loader_gives_its_batch_size_and_loses_no_rows(regression):
     loader = torch.utils.data.DataLoader(
         torch.utils.data.TensorDataset(regression.x, regression.y), batch_size=16, shuffle=True
@@ -305,12 +295,7 @@ def cifar():
     pytest.importorskip("PIL", reason="needs Pillow: pip install pillow")
     train, _ = load_cifar10("train", 5000)
     images, labels = load_cifar10("test", slice(1000, 2000))
-    return (
-        load_cifar_resnet(32),
-        to_network_input(train[:2000]),
-        to_network_input(images),
-        torch.from_numpy(labels),
-    )
+    return (load_cifar_resnet(32), to_network_input(train[:2000]), to_network_input(images), torch.from_numpy(labels))
 
 
 @takes_long

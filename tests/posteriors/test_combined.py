@@ -43,7 +43,9 @@ def test_save_load_and_the_batch_size(regression, tmp_path):
     both = bn.combine(*parts(regression, batch_size=8.0))
     assert both.batch_size == 8
     assert both.at_batch_size(64).batch_size == 64
-    assert both.at_batch_size(64).parts[1] is both.parts[1]
+    larger = both.at_batch_size(64)
+    assert larger.parts[1] is both.parts[1]
+    assert larger.predict(regression.new_x).epistemic.mean() < both.predict(regression.new_x).epistemic.mean()
     assert both.with_likelihood(bn.Gaussian(0.1)).likelihood == bn.Gaussian(0.1)
     both.save(tmp_path / "both")
     loaded = bn.load(tmp_path / "both", regression.model)
