@@ -12,7 +12,7 @@ import bayesnorm as bn
 from bayesnorm.calibration.sampled_outputs import mean_score
 
 # Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
-pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:(batch_size|temperature). .* scored best:bayesnorm.BayesNormWarning")
 
 SIGMAS = 4.5
 N = 2000
@@ -136,7 +136,7 @@ def _only(posterior, k):
     model[3].weight, model[3].bias = (
         nn.Parameter(part.detach()[k : k + 1]) for part in (posterior.model[3].weight, posterior.model[3].bias)
     )
-    fresh = bn.MCBN(batch_size=16, states=64).fit(model, noise(200, 3, seed=0), bn.Gaussian())
+    fresh = bn.MCBN(batch_size=16, states=64).fit(model.eval(), noise(200, 3, seed=0), bn.Gaussian())
     return sure(fresh)
 
 

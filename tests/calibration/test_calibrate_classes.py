@@ -10,7 +10,7 @@ import bayesnorm as bn
 from bayesnorm.calibration.sampled_outputs import SampledOutputs, mean_score
 
 # Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
-pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
+pytestmark = pytest.mark.filterwarnings("ignore:(batch_size|temperature). .* scored best:bayesnorm.BayesNormWarning")
 
 SIZES = [4.0**power for power in range(7)]
 
@@ -177,3 +177,13 @@ def test_scores_of_rows_average_to_the_score(pixels):
     first = -likelihood.predictive(scored.outputs[0]).log_prob(pixels[0][2])[0].sum()
     count = sum(int((y >= 0).sum()) for _, _, y in pixels)
     assert math.isclose(float(rows[0]), float(first) * 13 / count, rel_tol=1e-5)
+
+
+@pytest.mark.parametrize(("flip", "message"), [(False, "0.05, the lowest"), (True, "20, the highest")])
+def test_a_temperature_at_the_end_of_its_range_warns(flip, message):
+    network = nn.Linear(1, 2)
+    network.weight.data, network.bias.data = torch.tensor([[0.0], [5.0]]), torch.zeros(2)
+    x = noise(100, 1, seed=0)
+    y = ((x[:, 0] > 0) ^ flip).long()
+    with pytest.warns(bn.BayesNormWarning, match=f"temperature: {message} of the search, scored best"):
+        bn.calibrate(bn.deterministic(network, bn.Categorical()), x, y)

@@ -117,7 +117,9 @@ def calibrate(
     require_scorable(cases, posterior.likelihood, score, seed)
     size = effective_batch_size(posterior)
     if sizes is None and search.guarded and size is not None:
-        return search.at_own_size(_resized_cases(cases, size), evidence)
+        chosen = search.at_own_size(_resized_cases(cases, size), evidence)
+        search.warn_of_temperature(chosen)
+        return chosen
     sizes = True if sizes is None else sizes
     candidates: list[_Candidate] = []
     anywhere = isinstance(noise, bool) and isinstance(sizes, bool)
@@ -132,11 +134,15 @@ def calibrate(
     elif size is not None and sizes:
         searched = _over_batch_sizes(lambda log_size: search.finite_candidate(cases, 2**log_size))
         if search.guarded and evidence:
-            return search.with_slope(cases, _guarded([*candidates, *searched], evidence), evidence)
+            chosen = search.with_slope(cases, _guarded([*candidates, *searched], evidence), evidence)
+            search.warn_of_temperature(chosen)
+            return chosen
         candidates += searched
     if not candidates:
         return posterior
     chosen = search.chosen(min(candidates, key=lambda candidate: candidate.score))
+    if folds is None:
+        search.warn_of_temperature(chosen)
     if sizes is True and folds is None:
         _warn_at_an_end(effective_batch_size(chosen), size)
     return chosen
@@ -224,6 +230,26 @@ class _Search:
         network = SampledOutputs.sample(alone, self.posterior.likelihood, self.score, 1, self.seed)
         _warn_if_worse(scored.by_row(likelihood), network.by_row(network.with_best_noise(self.refinements)))
         return self.posterior.with_likelihood(likelihood)
+
+    def warn_of_temperature(self, chosen: Any) -> None:
+        """Warn if the fitted temperature is the lowest or the highest of the search."""
+        if not self.guarded:
+            return
+        several = (self.posterior.default_samples if self.samples is None else self.samples) > 1
+        low, high = map(float, chosen.likelihood.noise_range(torch.empty(1 + several), None))
+        temperature = chosen.likelihood.temperature
+        if low * 1.01 < temperature < high / 1.01 or temperature == self.posterior.likelihood.temperature:
+            return
+        place, meaning = "highest", "these labels look random to the network. Check that x and y belong together"
+        if temperature < 1:
+            place = "lowest"
+            meaning = "sharper probabilities would score still better. Use more validation data"
+            meaning += ", or a larger effective batch size" * several
+        warnings.warn(
+            f"temperature: {temperature:.3g}, the {place} of the search, scored best: {meaning}.",
+            BayesNormWarning,
+            stacklevel=3,
+        )
 
     def sampled(self, cases: Sequence[Case]) -> SampledOutputs:
         """Sample the outputs of all cases."""
