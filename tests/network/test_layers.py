@@ -238,3 +238,50 @@ def test_torchscript_is_refused_as_such():
     scripted = torch.jit.script(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)).eval())
     with pytest.raises(NetworkError, match="model: it is a TorchScript module"):
         bn.deterministic(scripted, bn.Gaussian())
+
+
+def two_layers():
+    layers = nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Linear(6, 1)
+    model, x = nn.Sequential(*layers), torch.randn(60, 3)
+    model(x)
+    return model, x
+
+
+def sampled_layers(model, x, **options):
+    return [layer.name for layer in bn.MCBN(batch_size=8, states=4, **options).fit(model, x).layers]
+
+
+def test_layers_in_evaluation_mode_inside_a_network_in_training_mode_are_left_out():
+    model, x = two_layers()
+    model[1].eval()
+    with pytest.warns(bn.BayesNormWarning, match=r"layer '1' is in evaluation mode .*1 of 2 layers.*It is left out"):
+        assert sampled_layers(model, x) == ["4"]
+    assert sampled_layers(model, x, layers=["1", "4"]) == ["1", "4"], "the user's choice"
+
+
+def test_a_frozen_backbone_is_left_out_but_a_network_inside_a_new_module_is_not():
+    model, x = two_layers()
+    backbone = model[:3].eval()
+    assert sampled_layers(nn.Sequential(backbone, model[3:]), x) == ["0.1", "1.4"]
+    backbone.requires_grad_(False)
+    with pytest.warns(bn.BayesNormWarning, match="layer '0.1' is in evaluation mode"):
+        assert sampled_layers(nn.Sequential(backbone, model[3:]), x) == ["1.4"]
+
+
+def test_a_network_whose_layers_are_all_frozen_is_sampled_with_a_warning():
+    model, x = two_layers()
+    model[1].eval()
+    model[4].eval()
+    with pytest.warns(bn.BayesNormWarning, match="No batch size is that of training"):
+        assert sampled_layers(model, x) == ["1", "4"]
+
+
+def test_layers_without_gradients_may_have_been_frozen(recwarn):
+    model, x = two_layers()
+    model.eval()
+    model[:2].requires_grad_(False)
+    with pytest.warns(bn.BayesNormWarning, match="may have been frozen .*1 of 2 layers.* leave it out with layers="):
+        assert sampled_layers(model, x) == ["1", "4"]
+    recwarn.clear()
+    sampled_layers(model.requires_grad_(False), x)
+    assert not recwarn.list, "a network that is not trained any more has no gradients anywhere"

@@ -23,6 +23,7 @@ from ..network import (
     collect_moments,
     collect_statistics,
     mini_batches,
+    without_frozen,
 )
 from ..posterior import BatchNormPosterior, Center, Fluctuations, TrainingBatches, coordinates
 from .fitting import checked_seed, fitting_likelihood
@@ -93,11 +94,12 @@ class BatchNormMethod(ABC):
         """
         seed = checked_seed(seed, likelihood, progress)
         batches = mini_batches(train_data, self.batch_size, self.states, seed)
-        example = check_layers(model, batches, self.layers)
+        layers = without_frozen(model, self.layers)
+        example = check_layers(model, batches, layers)
         executable = Executable(model, output)
         likelihood = fitting_likelihood(executable, example, likelihood)
         collect = collect_statistics if self.from_batches else collect_moments
-        collected: Collected = collect(model, batches, self.layers, progress)
+        collected: Collected = collect(model, batches, layers, progress)
         return BatchNormPosterior(
             executable=executable,
             likelihood=likelihood,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -12,7 +13,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from ..arguments import as_whole, require_number
-from ..errors import NetworkError
+from ..errors import BayesNormWarning, NetworkError
 from .copying import require_finite_weights, unwrap
 
 LayerChoice = int | str | Sequence[str] | Callable[[str, nn.Module], bool] | None
@@ -101,6 +102,51 @@ def choose_layers(model: nn.Module, ran: Sequence[str], choice: LayerChoice) -> 
         what = f"{unknown[0]!r} is not a batch-norm layer that runs" if unknown else "the list is empty"
         raise NetworkError(f"layers: {what}. Use layers that run: {listed(ran)}.")
     return tuple(name for name in ran if name in set(names))
+
+
+def without_frozen(model: nn.Module, choice: LayerChoice) -> LayerChoice:
+    """Return the choice of layers without those that were frozen in training, and warn about them; None means all."""
+    model = unwrap(model)
+    layers = find_batchnorm(model)
+    if choice is not None or not layers:
+        return choice
+    frozen = [name for name in layers if _is_frozen(model, name)]
+    reason = "is in evaluation mode and other modules are not, so it was frozen in training"
+    cure = "It is left out. Name it in layers= to sample it"
+    if not frozen and any(weight.requires_grad for weight in model.parameters()):
+        frozen = [name for name, layer in layers.items() if not layer.training and _has_no_gradient(layer)]
+        reason = "has weights that require no gradient, unlike other modules, so it may have been frozen in training"
+        cure = "If it was in evaluation mode in training, leave it out with layers="
+    if not frozen:
+        return choice
+    left_out = len(frozen) < len(layers)
+    if not left_out:
+        cure = (
+            "No batch size is that of training. Choose the effective one on validation data: calibrate(posterior, x, "
+            "y, batch_size=[8, 32, 128])"
+        )
+    warnings.warn(
+        f"model: batch-norm layer {frozen[0]!r} {reason} ({len(frozen)} of {len(layers)} layers). A frozen layer never "
+        f"saw the statistics of batches. {cure}.",
+        BayesNormWarning,
+        stacklevel=3,
+    )
+    left_out = left_out and _is_frozen(model, frozen[0])
+    return (lambda name, _: name not in frozen) if left_out else choice
+
+
+def _is_frozen(model: nn.Module, name: str) -> bool:
+    """Return whether a layer is in evaluation mode, but the module that contains it, or all that is trained, is not."""
+    layer, parent = model.get_submodule(name), model.get_submodule(name.rpartition(".")[0])
+    if layer.training or parent is layer:
+        return False
+    others = any(module.training and module._parameters for _, module in model.named_modules())
+    return parent.training or (others and _has_no_gradient(layer))
+
+
+def _has_no_gradient(layer: nn.Module) -> bool:
+    weights = list(layer.parameters())
+    return bool(weights) and not any(weight.requires_grad for weight in weights)
 
 
 def listed(names: Iterable[str]) -> str:
