@@ -1,5 +1,7 @@
 """Predictions under `torch.autocast`: the network may run in half precision, what is made of its outputs may not."""
 
+import warnings
+
 import pytest
 import torch
 from torch import nn
@@ -80,3 +82,32 @@ def test_small_deviations_of_a_half_precision_network_do_not_vanish():
     assert single.max() < torch.finfo(torch.float16).smallest_normal
     # Some tens of roundings to 11 digits.
     assert (half.sum() / single.sum() - 1).abs() < 0.05
+
+
+class EntersAutocast(nn.Module):
+    """A network that lowers the precision itself."""
+
+    def __init__(self, body):
+        super().__init__()
+        self.body = body
+
+    def forward(self, x):
+        with torch.autocast("cpu", torch.bfloat16):  # one object must not be entered twice
+            return self.body(x).float()
+
+
+@pytest.mark.parametrize("inside", [False, True])
+def test_convolutions_stay_vectorised(inside):
+    """Torch does not lower the precision of convolutions inside `vmap` on a CPU."""
+    body = nn.Sequential(
+        *(nn.Conv2d(3, 6, 3), nn.BatchNorm2d(6), nn.ReLU(), nn.Conv2d(6, 6, 3, padding=1), nn.BatchNorm2d(6)),
+        *(nn.ConvTranspose2d(6, 4, 2), nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(4, 2)),
+    )
+    images = torch.randn(40, 3, 6, 6)
+    body(images)
+    posterior = bn.MCBN(8, states=8).fit(EntersAutocast(body.eval()) if inside else body, images, bn.Categorical())
+    with warnings.catch_warnings(), HALF:
+        warnings.simplefilter("error")  # a warning says that samples run one by one
+        found = posterior.predict(images[:5], samples=8)
+        looped = posterior.predict(images[:5], bn.MonteCarlo(8, vectorize=False))
+    assert torch.allclose(found.probs, looped.probs, atol=0.02)

@@ -12,10 +12,12 @@ from __future__ import annotations
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
 from functools import partial
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 from torch.func import functional_call
+from torch.overrides import TorchFunctionMode
 
 from ...errors import NetworkError
 from ..calling import forward_errors_explained, select_output
@@ -43,6 +45,7 @@ class PrivateNetwork:
         self.output_shape: tuple[int, ...] | None = None  # of one example's output, after the first forward pass
         # Shapes and dtypes of what states may override.
         self.overridable = {name: (tensor.shape, tensor.dtype) for name, tensor in tensors_of(module).items()}
+        self.casts_convolutions = False  # whether `vectorised` lowers the precision of convolutions under autocast
         self.restart: Callable[[], None]  # resets generators and written tensors for the next forward pass
 
     def reference(self, x: Tensor, state: State | None = None) -> Tensor:
@@ -74,7 +77,7 @@ class PrivateNetwork:
         """Return outputs under many states, (n, batch, *out)."""
         self.restart()
         layers, overridden, tensors = _flat(*self.batchnorm.maps(states))
-        with quiet_vmap():
+        with quiet_vmap(), _LowerConvolutions() if self.casts_convolutions else contextlib.nullcontext():
             run = torch.vmap(partial(self._under_maps, x, layers, overridden), randomness="same")
             outputs: Tensor = run(*tensors)
         return outputs
@@ -105,6 +108,19 @@ class PrivateNetwork:
         with self.batchnorm.under(dict(zip(layers, pairs, strict=True))):
             result = functional_call(self.module, rest, (x,)) if rest else self.module(x)
         return select_output(result, self.output, len(x))
+
+
+_CONVOLUTIONS = {f"conv{transposed}{axes}d" for transposed in ("", "_transpose") for axes in (1, 2, 3)}
+
+
+class _LowerConvolutions(TorchFunctionMode):
+    """Give convolutions under autocast inputs of lower precision, which torch does not do inside `vmap` on a CPU."""
+
+    def __torch_function__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        if getattr(func, "__name__", "") in _CONVOLUTIONS and torch.is_autocast_enabled(args[0].device.type):
+            dtype = torch.get_autocast_dtype(args[0].device.type)
+            args = [value.to(dtype) if isinstance(value, Tensor) else value for value in args]
+        return func(*args, **(kwargs or {}))
 
 
 def _flat(maps: Maps, rest: State) -> tuple[list[str], list[str], list[Tensor]]:
