@@ -287,9 +287,6 @@ def test_another_architecture(other, said, saved, snapshot):
 
 
 def test_other_weights_of_the_same_architecture_are_warned_about(saved, regression):
-    with torch.no_grad():
-        regression.model[0].weight += 1  # running statistics still agree: nothing to notice
-    bn.load(saved, regression.model)
     regression.model[1].running_mean += 1.0
     with pytest.warns(bn.BayesNormWarning, match="The running statistics of model differ") as said:
         bn.load(saved, regression.model)

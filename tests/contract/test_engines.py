@@ -125,3 +125,12 @@ def test_engines_agree_where_the_network_is_nearly_linear(method, task, fitted):
     # The first directions explain most, and are scaled up for the rest: right on average, not for each output.
     points = posterior.predict(task.new_x, bn.SigmaPoints(rank=8)).epistemic
     assert 0.5 < (points / many).median() < 2
+
+
+def test_a_number_of_samples_stands_for_monte_carlo(regression):
+    posterior = bn.MCBN(batch_size=8, states=4).fit(regression.model, regression.x, regression.likelihood)
+    expected = posterior.predict(regression.new_x, bn.MonteCarlo(8))
+    assert torch.equal(posterior.predict(regression.new_x, samples=8).mean, expected.mean)
+    for wrong in ({"samples": 8, "engine": bn.Delta()}, {"samples": 0}):
+        with pytest.raises(bn.BayesNormError, match="samples"):
+            posterior.predict(regression.new_x, **wrong)

@@ -37,6 +37,7 @@ from .collecting.statistics import (
     collect_statistics as collect_statistics,
 )
 from .copying import (
+    changed_weights as changed_weights,
     device_of as device_of,
     dtype_of as dtype_of,
     own_copy as own_copy,
@@ -44,6 +45,7 @@ from .copying import (
     reset_weights as reset_weights,
     tensors_of as tensors_of,
     unwrap as unwrap,
+    weight_digests as weight_digests,
 )
 from .editing.inserting import (
     add_dropout as add_dropout,
@@ -75,6 +77,7 @@ from .layers import (
     choose_layers as choose_layers,
     dropout_rates as dropout_rates,
     find_batchnorm as find_batchnorm,
+    without_frozen as without_frozen,
 )
 from .restoring import (
     isolated_randomness as isolated_randomness,

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import copy
+import hashlib
 import operator
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator, Mapping
 from itertools import chain
 from typing import Any
 
@@ -42,6 +43,37 @@ def private_copy(model: nn.Module) -> nn.Module:
 def tensors_of(model: nn.Module) -> dict[str, Tensor]:
     """Return parameters and buffers by name."""
     return {**dict(model.named_parameters()), **dict(model.named_buffers())}
+
+
+def weight_digests(model: nn.Module, without: Collection[str] = ()) -> dict[str, str]:
+    """Return the dtype and a digest of each parameter and buffer by name, except those named and counts of batches."""
+    return {
+        name: f"{tensor.dtype} {_digest(tensor)}"
+        for name, tensor in tensors_of(model).items()
+        if name not in without and not name.endswith("num_batches_tracked") and tensor.layout is torch.strided
+    }
+
+
+def changed_weights(model: nn.Module, digests: Mapping[str, str]) -> list[str]:
+    """Return the names of parameters and buffers whose values differ from those that `weight_digests` described.
+
+    A network in higher precision is compared in the earlier one. In lower precision it cannot be compared.
+    """
+    dtypes = {str(dtype): dtype for dtype in vars(torch).values() if isinstance(dtype, torch.dtype)}
+    changed = []
+    for name, tensor in tensors_of(model).items():
+        kind, _, digest = digests.get(name, "").rpartition(" ")
+        dtype = dtypes.get(kind)
+        if dtype is None or torch.promote_types(dtype, tensor.dtype) != tensor.dtype:
+            continue
+        if _digest(tensor.to(dtype)) != digest:
+            changed.append(name)
+    return changed
+
+
+def _digest(tensor: Tensor) -> str:
+    content: Any = tensor.detach().cpu().contiguous().flatten().view(torch.uint8).numpy()
+    return hashlib.blake2b(content, digest_size=8).hexdigest()
 
 
 def device_of(model: nn.Module) -> torch.device:

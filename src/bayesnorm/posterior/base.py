@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import os
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -15,15 +16,16 @@ from torch import Tensor, nn
 from .. import files
 from ..arguments import require_seed, require_whole
 from ..engines import Engine, MonteCarlo, Passes, predict_tiles
-from ..errors import BayesNormError, FileFormatError, NetworkError
+from ..errors import BayesNormError, BayesNormWarning, FileFormatError, NetworkError
 from ..likelihoods import Likelihood, likelihood_from, require_likelihood
-from ..network import Executable, State
+from ..network import Executable, State, changed_weights, weight_digests
 from ..predictive import Predictive
 from ..schema import (
     Array,
     Check,
     anything,
     either,
+    later,
     listed,
     mapping,
     one_of,
@@ -51,6 +53,7 @@ _FILE = record(
     likelihood=anything,
     output=optional(either(str, text, whole(-1000, 1000))),
     network=mapping(listed(whole())),
+    weights=later(mapping(text)),
 )
 """The schema of a file's JSON. Posterior and likelihood have their own schemas."""
 
@@ -95,6 +98,11 @@ class Posterior(ABC):
     def default_samples(self) -> int:
         """The number of samples of a prediction without an engine."""
         return MonteCarlo.samples
+
+    @property
+    def replaced(self) -> frozenset[str]:
+        """The names of the network's tensors whose values do not matter, because every sample replaces them."""
+        return frozenset()
 
     @abstractmethod
     def sample(self, n: int, seed: int = 0) -> State:
@@ -167,6 +175,7 @@ class Posterior(ABC):
         engine: Engine | None = None,
         seed: int = 0,
         *,
+        samples: int | None = None,
         keep: Literal["samples", "summary"] = "samples",
         tile: int | tuple[int, int] | None = None,
         overlap: int | None = None,
@@ -178,6 +187,7 @@ class Posterior(ABC):
             engine: How to propagate the posterior through the network. Default: None, `MonteCarlo()` with 64 samples,
                 or with one per network for deterministic networks and ensembles of them.
             seed: Seed of the samples; the same seed gives the same result. Default: 0.
+            samples: Number of samples, short for engine=MonteCarlo(samples). Default: None.
             keep: "samples" keeps the outputs of all samples. "summary" only accumulates results, which saves memory for
                 outputs as large as images. A classification summary has everything except the samples; a regression
                 summary has mean, epistemic and aleatoric variance. Default: "samples".
@@ -188,6 +198,12 @@ class Posterior(ABC):
         """
         if engine is not None and not isinstance(engine, Engine):
             raise BayesNormError(f"engine must be an object such as MonteCarlo(samples=256), got {engine!r}.")
+        if samples is not None:
+            if engine is not None:
+                raise BayesNormError(
+                    f"samples={samples!r} and engine={engine!r} both say how to sample. Pass one of them."
+                )
+            engine = MonteCarlo(samples)
         if keep not in ("samples", "summary"):
             raise BayesNormError(f'keep must be "samples" or "summary", got {keep!r}.')
         engine, seed = engine or MonteCarlo(self.default_samples), require_seed(seed)
@@ -251,6 +267,7 @@ class Posterior(ABC):
                 "likelihood": self.likelihood.config(),
                 "output": self.executable.output,
                 "network": architecture(self.model),
+                "weights": weight_digests(self.model, without=self.replaced),
             },
         )
 
@@ -275,12 +292,21 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
         executable = Executable(model, config["output"])
         kind_named(config["kind"]).require_network(executable.model, config["network"])
         tensors = {name: tensor.to(executable.device) for name, tensor in tensors.items()}
-        return restored_posterior(config, executable, likelihood, tensors)
+        posterior = restored_posterior(config, executable, likelihood, tensors)
     except (FileFormatError, NetworkError):
         raise
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
         reason = str(error).removeprefix("path: ") if isinstance(error, BayesNormError) else repr(error)
         raise FileFormatError(f"path: {path} does not contain a valid posterior ({reason}). Save it again.") from error
+    if changed := changed_weights(posterior.model, config.get("weights", {})):
+        warnings.warn(
+            "The weights of model differ from those of the network that the posterior was saved for, in "
+            f"{len(changed)} of {len(config['weights'])} tensors, such as {changed[0]!r}. Load the weights of that "
+            "network, or fit the method again for this one.",
+            BayesNormWarning,
+            stacklevel=2,
+        )
+    return posterior
 
 
 def restored_posterior(part: Config, executable: Executable, likelihood: Likelihood, tensors: Tensors) -> Posterior:

@@ -96,6 +96,10 @@ class BatchNormPosterior(Posterior):
         """The factor of the fluctuations for the effective batch size, sqrt(M / M')."""
         return math.sqrt(self.fitted_batch_size / self.batch_size)
 
+    @property
+    def replaced(self) -> frozenset[str]:
+        return frozenset(f"{layer.name}.running_{kind}" for layer in self.layers for kind in ("mean", "var"))
+
     def sample(self, n: int, seed: int = 0) -> State:
         generator = torch.Generator().manual_seed(require_seed(seed))
         return self.state(self.location + self.spread * self.fluctuations.sample(require_whole("n", n), generator))

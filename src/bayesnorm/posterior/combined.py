@@ -43,6 +43,10 @@ class CombinedPosterior(Posterior):
         parts = [part if effective_batch_size(part) is None else part.at_batch_size(batch_size) for part in self.parts]
         return dataclasses.replace(self, parts=tuple(parts))
 
+    @property
+    def replaced(self) -> frozenset[str]:
+        return frozenset[str]().union(*(part.replaced for part in self.parts))
+
     def sample(self, n: int, seed: int = 0) -> State:
         drawn: State = {}
         for part, part_seed in zip(self.parts, derived_seeds(seed, len(self.parts)), strict=True):

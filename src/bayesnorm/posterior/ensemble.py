@@ -46,6 +46,10 @@ class EnsemblePosterior(Posterior):
         return self.members[0].network
 
     @property
+    def replaced(self) -> frozenset[str]:
+        return frozenset(tensors_of(self.model))
+
+    @property
     def alike(self) -> bool:
         """Whether all members' networks have the same architecture."""
         first = architecture(self.model)

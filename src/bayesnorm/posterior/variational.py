@@ -49,6 +49,10 @@ class VariationalPosterior(Posterior):
     prior: WeightPrior
     rows: int
 
+    @property
+    def replaced(self) -> frozenset[str]:
+        return frozenset(tensors_of(self.model))
+
     @torch.inference_mode(False)
     @torch.no_grad()
     def sample(self, n: int, seed: int = 0) -> State:
