@@ -43,6 +43,7 @@ def test_shapes(method, task, fitted):
     predictive = posterior.predict(task.new_x, engine=bn.MonteCarlo(samples=5))
     assert len(predictive) == 6
     assert predictive.weights.shape == (5,)
+    assert len(repr(posterior).splitlines()) == len(repr(predictive).splitlines()) == 1
     for name in ("mean", "epistemic", "aleatoric", "variance", "std"):
         assert getattr(predictive, name).shape == (6, *task.out), name
     drawn = predictive.sample(7, seed=1)

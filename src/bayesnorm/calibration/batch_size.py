@@ -31,6 +31,7 @@ from ..network import as_tensor, renamed_argument
 from ..posterior import BatchNormPosterior, Posterior
 from ..predictive import ClassificationPredictive, MultiTaskPredictive, Predictive, as_targets, at_least_single
 from ..theory import GaussianPrior, UnitGaussians, kl_divergence, unit_gaussians, weight_decay_prior
+from ..words import ShortRepr
 from .sampled_outputs import mean_score, require_scorable
 
 BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
@@ -60,8 +61,8 @@ class BatchSizeRow:
     validation: float | None
 
 
-@dataclass(frozen=True)
-class BatchSizeChoice:
+@dataclass(frozen=True, repr=False)
+class BatchSizeChoice(ShortRepr):
     """The batch size with the highest ELBO, and the results for all batch sizes."""
 
     posterior: BatchNormPosterior

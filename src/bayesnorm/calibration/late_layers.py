@@ -15,6 +15,7 @@ from ..engines import MonteCarlo
 from ..errors import BayesNormError
 from ..likelihoods import ClassTargets
 from ..posterior import BatchNormPosterior, DeterministicPosterior, Posterior
+from ..words import ShortRepr
 from .calibrate import EVIDENCE, calibrate
 from .calibrate_arguments import require_noise
 from .held_out_scores import Score
@@ -40,8 +41,8 @@ class LayerOption:
     cost: float
 
 
-@dataclass(frozen=True)
-class LayerSuggestion:
+@dataclass(frozen=True, repr=False)
+class LayerSuggestion(ShortRepr):
     """The best option within the budget, and all options that were measured, fewest layers first."""
 
     best: LayerOption

@@ -17,6 +17,7 @@ from ..likelihoods import Likelihood
 from ..metrics import accuracy, rmse
 from ..network import Executable, multiply_adds
 from ..predictive import ClassificationPredictive, RegressionPredictive
+from ..words import ShortRepr
 
 # The number of timed predictions; the median counts.
 TIMES = 21
@@ -125,8 +126,8 @@ class LayerReport:
     bits: int
 
 
-@dataclass(frozen=True)
-class CompressionReport:
+@dataclass(frozen=True, repr=False)
+class CompressionReport(ShortRepr):
     """Sizes and bits, and with examples also error and time, before and after; `print` shows a table.
 
     Args:

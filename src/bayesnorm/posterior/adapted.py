@@ -25,14 +25,15 @@ from ..files import prefixed, under
 from ..likelihoods import Likelihood
 from ..network import Executable, LayerChoice
 from ..schema import Array, record, refuse, whole
+from ..words import ShortRepr
 from .base import Config, Tensors
 from .batchnorm import BatchNormPosterior, layer_columns, running_coordinates
 from .fluctuations import Fluctuations
 from .training_batches import TrainingBatches
 
 
-@dataclass(frozen=True)
-class Adaptation:
+@dataclass(frozen=True, repr=False)
+class Adaptation(ShortRepr):
     """The shift that new examples show in all recorded layers; 2C coordinates, 2L parts, see `TrainingBatches`.
 
     Args:
@@ -69,7 +70,7 @@ class LayerMove:
     strength: tuple[float, float]
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class AdaptedPosterior(BatchNormPosterior):
     """A posterior whose location was moved to new data, and whose fluctuations include the uncertainty of this move.
 

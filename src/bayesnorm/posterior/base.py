@@ -35,6 +35,7 @@ from ..schema import (
     text,
     whole,
 )
+from ..words import ShortRepr
 
 Tensors = dict[str, Tensor]
 """Tensors of a file, by name."""
@@ -58,8 +59,8 @@ _FILE = record(
 """The schema of a file's JSON. Posterior and likelihood have their own schemas."""
 
 
-@dataclass(frozen=True, eq=False)
-class Posterior(ABC):
+@dataclass(frozen=True, eq=False, repr=False)
+class Posterior(ShortRepr, ABC):
     """A distribution over part of a network's state. It is immutable: every change returns a new posterior.
 
     Args:

@@ -42,7 +42,7 @@ Center = Literal["running", "batch"]
 DRAWS_LOOKED_AT = 64
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class BatchNormPosterior(Posterior):
     """A distribution over batch-norm statistics. All layers together have C channels, hence 2C coordinates.
 
@@ -75,7 +75,7 @@ class BatchNormPosterior(Posterior):
     )
 
     method: str
-    layers: tuple[BatchNormLayer, ...] = dataclasses.field(repr=False)
+    layers: tuple[BatchNormLayer, ...]
     center: Center
     running: Tensor = dataclasses.field(repr=False)
     batch_mean: Tensor = dataclasses.field(repr=False)

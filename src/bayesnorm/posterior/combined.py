@@ -17,7 +17,7 @@ from ..schema import Array, listed, record
 from .base import PART, Config, Posterior, Tensors, derived_seeds, effective_batch_size
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class CombinedPosterior(Posterior):
     """Independent posteriors over disjoint parts of one network's state.
 

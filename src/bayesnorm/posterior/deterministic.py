@@ -19,7 +19,7 @@ from ..network import Executable, State, tensors_of
 from .base import Config, Posterior, Tensors
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DeterministicPosterior(Posterior):
     """A posterior with all probability on one network, without epistemic uncertainty."""
 

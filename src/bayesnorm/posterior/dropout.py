@@ -16,7 +16,7 @@ from ..schema import Array, flag, mapping, number, record, refuse
 from .base import Config, Posterior, Tensors
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class DropoutPosterior(Posterior):
     """Independent random masks in the dropout layers of a network.
 

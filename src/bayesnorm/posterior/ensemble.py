@@ -25,7 +25,7 @@ from .base import PART, Config, Posterior, Tensors, architecture, derived_seeds,
 from .deterministic import DeterministicPosterior
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class EnsemblePosterior(Posterior):
     """A mixture of several posteriors with equal weights, each with its own network.
 

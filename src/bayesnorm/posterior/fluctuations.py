@@ -15,12 +15,13 @@ from torch import Tensor
 
 from ..engines import rounded_for_files
 from ..schema import Array
+from ..words import ShortRepr
 
 FLUCTUATIONS: dict[str, type[Any]] = {}
 """All distributions by their names in files."""
 
 
-class Fluctuations(ABC):
+class Fluctuations(ShortRepr, ABC):
     """A zero-mean distribution over P coordinates."""
 
     kind: ClassVar[str]
@@ -78,7 +79,7 @@ class Fluctuations(ABC):
         """Describe the tensors of `tensors()`, given P and the dtype of the statistics."""
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class Empirical(Fluctuations):
     """The deviations of S real batches. Each is sampled as a whole, so correlations are kept.
 
@@ -108,7 +109,7 @@ class Empirical(Fluctuations):
         return {"deviations": Array((None, width), dtypes)}
 
 
-@dataclass(frozen=True)
+@dataclass(frozen=True, repr=False)
 class LowRankGaussian(Fluctuations):
     """A normal distribution with covariance factor^T factor + diag(independent_std^2).
 

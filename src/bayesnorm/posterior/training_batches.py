@@ -29,6 +29,7 @@ from torch import Tensor
 
 from ..network import BatchNormLayer
 from ..schema import Array, listed, number, record, refuse, text, whole
+from ..words import ShortRepr
 from .batch_variation import NO_WIDTH, Parts, gamma_shape, variation
 
 LAYERS = listed(record(name=text, channels=whole(1), eps=number(0)), 1, 100_000)
@@ -52,8 +53,8 @@ class Expected(NamedTuple):
     known: Tensor
 
 
-@dataclass(frozen=True)
-class TrainingBatches:
+@dataclass(frozen=True, repr=False)
+class TrainingBatches(ShortRepr):
     """Training batches of J sizes at L layers with C channels in total; 2C coordinates, 2L parts. Tensors on the CPU.
 
     Args:

@@ -22,7 +22,7 @@ from .base import Config, Posterior, Tensors
 from .weight_distributions import WeightDistribution, WeightPrior, weight_arrays, weights_from
 
 
-@dataclass(frozen=True, eq=False)
+@dataclass(frozen=True, eq=False, repr=False)
 class VariationalPosterior(Posterior):
     """A distribution over a network's weights. A sample overrides *all* of the network's tensors.
 

@@ -12,6 +12,7 @@ import torch
 
 from ..errors import NotComparableError
 from ..posterior import BatchNormPosterior, Posterior
+from ..words import ShortRepr
 from .comparison import Comparison, compare_with_present, over_statistics
 
 LEVEL = 0.05
@@ -50,8 +51,8 @@ class LayerDrift:
     spread_ratio: float
 
 
-@dataclass(frozen=True, eq=False)
-class Drift:
+@dataclass(frozen=True, eq=False, repr=False)
+class Drift(ShortRepr):
     """The result of a test whether n new examples come from the training distribution.
 
     Args:
@@ -62,6 +63,8 @@ class Drift:
         layers: One result per layer, in running order; for an ensemble, those of the first member.
         members: One result per member of an ensemble; empty otherwise.
     """
+
+    repr_names = ("p_value", "rows", "distance", "first_layer", "layers", "members")
 
     p_value: float
     rows: int

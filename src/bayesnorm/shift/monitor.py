@@ -84,6 +84,9 @@ class DriftMonitor:
         self._counts = seen * -np.diff(np.append(edges, 0.0))
         self._stakes = np.zeros(len(BETS))
 
+    def __repr__(self) -> str:
+        return f"DriftMonitor(alarm={self.alarm}, evidence={self.evidence:.3g}, batches={self.batches})"
+
     def update(self, x: Any) -> Watched:
         """Test the next batch of the stream, (n, ...), and return the state of the monitor."""
         result = drift(self.posterior, x)

@@ -11,6 +11,7 @@ import torch
 from torch import Tensor
 
 from ..errors import BayesNormError
+from ..words import ShortRepr
 from .normality import LEVEL, Normality, critical_distance
 
 
@@ -143,8 +144,8 @@ class BatchSizeDiagnosis:
         return "\n".join(line.rstrip() for line in lines)
 
 
-@dataclass(frozen=True, eq=False)
-class Diagnosis:
+@dataclass(frozen=True, eq=False, repr=False)
+class Diagnosis(ShortRepr):
     """Results of `diagnose` by batch size; `print` shows the table.
 
     Args:
