@@ -166,7 +166,8 @@ def test_select_batch_size():
     refused("y .*1 .*NaN", select((X, hole)))
     refused("y has shape (40, 3)", select((X, X)))
     refused("data has 3 NaN", select((bad_row, Y)))
-    refused("batch_sizes must be two or more positive numbers, got [8].", select(batch_sizes=[8]))
+    for sizes in ([8], [8, -1], 8):
+        refused(f"batch_sizes must be two or more positive numbers, got {sizes}.", select(batch_sizes=sizes))
 
 
 def test_suggest_layers():
@@ -180,14 +181,3 @@ def test_suggest_layers():
         "noise must be True, False or (low, high), two positive numbers, got 3.",
         lambda: bn.suggest_layers(posterior, X, Y, noise=3),
     )
-
-
-def test_predictions():
-    posterior = bn.MCBN(batch_size=8, states=6).fit(Counted(3).eval(), X, bn.Categorical())
-    refused("x has 3 NaN", lambda: posterior.predict(torch.cat([X, torch.full((1, 3), NAN)])))
-    refused("x: the network's forward failed", lambda: posterior.predict(X[:, :2]))
-    refused(
-        "Outputs of shape .*, 3) have 3 entries along axis 1, but an even number is needed",
-        lambda: posterior.with_likelihood(bn.HeteroscedasticGaussian()),
-    )
-    refused("precision has 2 numbers", lambda: posterior.with_likelihood(bn.Gaussian((1.0, 2.0))))

@@ -56,13 +56,6 @@ def test_rows_that_are_too_large(engine):
             posterior.predict(x, engine)
 
 
-def test_rows_that_are_nan_are_numbered():
-    x = X.clone()
-    x[[4, 9], 1] = torch.nan
-    with pytest.raises(InputError, match=r"x has 2 NaN or infinite values out of 240, in rows 4 and 9. Impute or drop"):
-        fitted().predict(x)
-
-
 def test_posteriors_without_a_batch_size_blame_the_rows():
     with pytest.raises(NotFiniteError, match=r"^x gives outputs that are not finite.*all rows"):
         bn.ensemble([network(), network()], bn.Gaussian()).predict(1e30 * X)

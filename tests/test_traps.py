@@ -132,6 +132,8 @@ def test_trap_6_precision_and_scores_are_in_raw_units():
     posterior = bn.MCBN(batch_size=8).fit(raw, X, bn.Gaussian(4.0 / y_std**2))
     standardised = bn.MCBN(batch_size=8).fit(inner, x_norm, bn.Gaussian(4.0))
     ours, theirs = posterior.predict(X), standardised.predict(x_norm)
+    torch.testing.assert_close(ours.mean, theirs.mean * y_std + y.mean())
+    torch.testing.assert_close(ours.epistemic, theirs.epistemic * y_std**2)
     torch.testing.assert_close(ours.aleatoric, theirs.aleatoric * y_std**2)
     torch.testing.assert_close(ours.log_prob(y), theirs.log_prob(y_norm) - math.log(y_std))
     torch.testing.assert_close(ours.crps(y), theirs.crps(y_norm) * y_std)

@@ -2,10 +2,7 @@
 
 import functools
 import math
-import os
 import re
-import subprocess
-import sys
 
 import pytest
 import torch
@@ -14,7 +11,6 @@ import bayesnorm as bn
 from bayesnorm import active, files
 from bayesnorm.errors import FileFormatError
 
-from ..marks import takes_long
 from .far_rows import POOL, Broken, Far, learner, truth
 
 
@@ -119,57 +115,6 @@ def test_rows_that_were_asked_for_are_asked_for_again(tmp_path):
         learner(oracle, acquisition=whim, path=tmp_path / "labels").run()
     learner(oracle, acquisition=whim, path=tmp_path / "labels").run()
     assert asked[2] == asked[1]
-
-
-SCRIPT = """
-import os, signal, sys, torch
-from bayesnorm import RegressionPredictive, active
-
-POOL = torch.linspace(-1, 1, 30)[:, None]
-
-class Far:
-    def __init__(self, x, y):
-        self.x = x
-    def predict(self, x, engine=None, seed=0):
-        far = (x - self.x.T).abs().amin(1, keepdim=True)
-        return RegressionPredictive(torch.stack([-far, far]), torch.tensor(0.1))
-
-given = 0
-
-def oracle(rows, x):
-    global given
-    for row in x:
-        if given == int(sys.argv[2]):
-            os.kill(os.getpid(), signal.SIGKILL)
-        given += 1
-        yield torch.sin(3 * row)
-
-learner = active.ActiveLearner(POOL, oracle, Far, active.epistemic_variance, budget=12, batch=4, path=sys.argv[1])
-before = len(learner.rows)
-learner.run()
-print(before, *learner.rows.tolist())
-"""
-
-
-@takes_long
-@pytest.mark.skipif(os.name == "nt", reason="needs SIGKILL")
-def test_a_killed_process_goes_on_where_it_was(tmp_path):
-    path = tmp_path / "labels.safetensors"
-
-    def run(die_after):
-        command = [sys.executable, "-W", "error", "-c", SCRIPT, str(path), str(die_after)]
-        return subprocess.run(command, capture_output=True, text=True, timeout=100, check=False)
-
-    killed = run(6)
-    assert killed.returncode == -9, killed.stderr
-    done = run(-1)
-    assert done.returncode == 0, done.stderr
-    before, *rows = map(int, done.stdout.split())
-    assert before == 6
-    whole = learner()
-    whole.run()
-    assert rows == whole.rows.tolist()
-    assert [file.name for file in tmp_path.iterdir()] == ["labels.safetensors"], "nothing half-written stays"
 
 
 def test_a_finished_run_comes_back_without_asking_and_takes_more_budget(tmp_path):

@@ -86,21 +86,6 @@ def test_the_table(regression):
     assert "validation" in text
 
 
-@pytest.mark.parametrize(
-    ("options", "message"),
-    [
-        ({"batch_sizes": (8,)}, "^batch_sizes "),
-        ({"batch_sizes": (8, -1)}, "^batch_sizes "),
-        ({"batch_sizes": 8}, "batch_sizes must be .* got 8"),
-        ({"validation": torch.zeros(3)}, "^validation "),
-        ({"train_rows": -5, "prior": GaussianPrior(0.0, None, 0.0, 1.0)}, "train_rows must be .* got -5"),
-    ],
-)
-def test_bad_input(regression, options, message):
-    with pytest.raises(bn.BayesNormError, match=message):
-        choose(fitted(regression), regression, **options)
-
-
 def test_bad_data(regression):
     posterior = fitted(regression)
     with pytest.raises(bn.BayesNormError, match=r"data must be a pair \(x, y\).* got Tensor"):

@@ -198,17 +198,6 @@ def test_same_seed_same_choice_and_no_global_numbers():
     assert other.likelihood != first.likelihood
 
 
-def test_a_score_that_does_not_fit(classification):
-    x = noise(10, 3, seed=1)
-    for score in ("nll", "rmse"):
-        message = f'score must be "crps" or "pll" for a RegressionPredictive, got \'{score}\''
-        with pytest.raises(bn.BayesNormError, match=message):
-            bn.calibrate(regressor(), x, x[:, :1], score=score)
-    posterior = bn.MCBN(batch_size=8, states=4).fit(classification.model, classification.x, bn.Categorical())
-    with pytest.raises(bn.BayesNormError, match="score must be \"nll\" for a ClassificationPredictive, got 'crps'"):
-        bn.calibrate(posterior, classification.new_x, classification.new_y, score="crps")
-
-
 def fold(posterior, seed, rows=300, scale=0.3):
     x = noise(rows, 3, seed=seed)
     return posterior, x, posterior.executable.point(x) + scale * noise(rows, 1, seed=seed + 100)

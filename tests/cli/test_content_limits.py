@@ -147,13 +147,6 @@ def test_nothing_is_left_beside_a_database_with_a_log(database, is_open):
         assert {other.name: other.stat().st_mtime_ns for other in path.parent.iterdir()} == before
 
 
-def test_a_database_with_a_damaged_schema(database):
-    path = database("PRAGMA writable_schema = 1", "UPDATE sqlite_master SET sql = 'CREATE \x1b[2J' || char(10)")
-    with pytest.raises(InputError, match="cannot be read as an SQLite database") as caught:
-        open_table(f"sqlite:///{path}?t")
-    assert str(caught.value).isprintable()
-
-
 def test_zero_bytes_on_standard_input_are_refused_at_once(bayesnorm, tmp_path, monkeypatch):
     with open("/dev/zero", "rb") as zeros:
         monkeypatch.setattr("sys.stdin", type("Stream", (), {"buffer": zeros}))

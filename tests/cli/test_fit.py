@@ -234,14 +234,6 @@ def test_a_huge_target(fit, tmp_path):
     assert all(1e29 < float(row["std"]) < 1e34 for row in rows)
 
 
-def test_parquet(fit, tmp_path):
-    pytest.importorskip("pyarrow", reason="needs pyarrow: pip install pyarrow")
-    import pandas as pd
-
-    pd.read_csv(write_csv(tmp_path / "t.csv", houses(40))).to_parquet(tmp_path / "t.parquet")
-    assert fit("--quiet", data=tmp_path / "t.parquet").code == 0
-
-
 def test_every_method_of_the_estimators_is_offered_and_explained():
     from bayesnorm.cli.fit_options import METHOD_DESCRIPTIONS, UncertaintyMethod
     from bayesnorm.tabular.networks import METHODS

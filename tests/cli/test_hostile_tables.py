@@ -253,12 +253,6 @@ def fitted(bayesnorm, tmp_path, monkeypatch):
     return call
 
 
-def test_thirty_rows_are_judged_by_cross_validation(fitted):
-    ended, facts = fitted("thirty_rows.csv", "--target", "price")
-    assert "30 rows are too few for a held-out set. The model is tested by cross-validation instead." in ended.err
-    assert facts["rows"] == {"training": 30, "test": 30, "cross_validated": True}
-
-
 def test_a_class_that_is_never_found_is_said_in_the_verdict(fitted, tmp_path):
     _, facts = fitted("rare_class.csv", "--target", "outcome")
     verdict = facts["summary"]["Does it predict well?"]
@@ -278,17 +272,3 @@ def test_a_trend_is_flagged_before_it_fails(bayesnorm, fitted, tmp_path):
     beyond = [row for row in rows if row["unusual"] == "True"]
     assert len(beyond) >= 20  # the first ones lie hardly beyond what was trained on
     assert {row["reason"] for row in beyond} == {"day after 2023-05-04, the latest in training"}
-
-
-def test_groups_stay_together(fitted):
-    ended, facts = fitted("patients.csv", "--target", "score", "--group", "patient")
-    assert "4 groups of 20 by patient (36 rows) were held out." in ended.err
-    assert [column["name"] for column in facts["columns"]] == ["age", "dose"]
-
-
-def test_two_targets_are_no_inputs_of_each_other(fitted, tmp_path):
-    _, facts = fitted("two_targets.csv", "--target", "price,rent")
-    assert facts["targets"] == {"price": "price", "rent": "rent"}
-    for target in ("price", "rent"):
-        columns = json.loads((tmp_path / "run" / target / "run.json").read_text())["columns"]
-        assert [column["name"] for column in columns] == ["area", "town"]

@@ -4,11 +4,8 @@ import contextlib
 import csv
 import io
 import json
-import os
 import shutil
 import signal
-import stat
-import subprocess
 import sys
 
 import numpy as np
@@ -17,12 +14,10 @@ import pytest
 from bayesnorm.cli import predict as module
 from bayesnorm_command import main
 
-from ..marks import takes_long
 from ..sealed_runs import seal
 from .conftest import houses, write_csv
 
 pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
-tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 
 def parse(text):
@@ -102,26 +97,6 @@ def test_a_file_of_predictions(bayesnorm, refuses, regression_run, new, tmp_path
     assert told == {"rows": 25, "unusual": unlike, "out": str(out), "task": "regression", "level": 0.8}
 
 
-@takes_long
-def test_a_killed_predict_leaves_nothing_for_long(bayesnorm, regression_run, new, tmp_path):
-    """Killed with the file half written, and then done again."""
-    code = f"""
-import os, signal
-from bayesnorm.cli import predict
-from bayesnorm_command import main
-predict.CHUNK, first = 10, predict.prediction_frame
-predict.prediction_frame = lambda model, inputs, *rest: (
-    first(model, inputs, *rest) if 1 in inputs.index else os.kill(os.getpid(), signal.SIGKILL)
-)
-main({["predict", str(regression_run.run), str(new), "--out", str(tmp_path / "out.csv")]!r})
-"""
-    assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
-    assert not (tmp_path / "out.csv").exists()
-    assert len(list(tmp_path.glob(".out.csv.*"))) == 1
-    assert bayesnorm("predict", regression_run.run, new, "--out", tmp_path / "out.csv").code == 0
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["new.csv", "out.csv"]
-
-
 def test_parts_are_the_whole(bayesnorm, regression_run, new, monkeypatch):
     whole = bayesnorm("predict", regression_run.run, new).out
     monkeypatch.setattr(module, "CHUNK", 4)
@@ -196,16 +171,6 @@ def test_refuses_odd_places(refuses, regression_run, new, tmp_path):
     (tmp_path / "folder").mkdir()
     assert "--out: " in (line := refuses("predict", run, new, "--out", tmp_path / "folder", "--force"))
     assert "is a folder" in line
-
-
-@pytest.mark.skipif(os.name != "posix", reason="needs pipes with a name")
-def test_what_is_no_file_is_not_replaced(refuses, regression_run, new, tmp_path):
-    """As /dev/null would be, if root asked for it."""
-    os.mkfifo(tmp_path / "pipe")
-    line = refuses("predict", regression_run.run, new, "--out", tmp_path / "pipe", "--force")
-    assert "--out: " in line
-    assert "pipe is a device or a pipe. Pass the name of a file" in line
-    assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
 @pytest.mark.parametrize(

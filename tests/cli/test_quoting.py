@@ -46,20 +46,6 @@ def test_long_cells(refuses, regression_run, tmp_path):
     assert f"column 'area' contains numbers in training, but row 120 contains {shown}. Write a number" in line
 
 
-def test_long_names(refuses, regression_run, tmp_path):
-    line = refuses("predict", regression_run.run, write_csv(tmp_path / "t.csv", [["area", LONG[:100_000]], [1, 2]]))
-    assert "has no column 'age'. Its columns are area, xxx" in line
-    assert len(line) < 1200
-
-
-def test_long_values_in_fit(refuses, tmp_path):
-    lines = houses(120)
-    lines[-1][0] = LONG
-    data = write_csv(tmp_path / "t.csv", lines)
-    line = refuses("fit", data, "--target", "price", "--out", tmp_path / "run", "--quiet")
-    assert f"column 'area' contains numbers, but '{'x' * 60}'... (5,000,000 characters) in row 120. Correct or" in line
-
-
 def test_long_arguments():
     for give in (lambda: bn.MonteCarlo(samples=LONG), lambda: bn.MCBN(batch_size=8, center=LONG)):
         with pytest.raises(bn.BayesNormError, match="got ") as refused:

@@ -136,22 +136,6 @@ def test_a_file_that_is_too_large_is_not_read(write, monkeypatch):
         open_table(path)
 
 
-@pytest.mark.parametrize(
-    ("cells", "message"),
-    [
-        (
-            ["1", "2", "x", "4"],
-            "column 'a' contains numbers, but 'x' in row 3. Correct or empty such cells",
-        ),
-        (["1", "inf", "3", "4"], "column 'a' contains 'inf' in row 2, which is infinite"),
-    ],
-)
-def test_text_and_infinity_among_numbers(write, cells, message):
-    file = open_table(write("a,b\n" + "".join(f"{cell},1\n" for cell in cells)))
-    with pytest.raises(InputError, match=message):
-        convert_columns(read_table(file), file.source)
-
-
 def test_parquet_without_pyarrow(write, monkeypatch):
     monkeypatch.setitem(sys.modules, "pyarrow", None)
     with pytest.raises(MissingExtraError, match=r"Parquet files need pyarrow. Run: pip install pyarrow"):

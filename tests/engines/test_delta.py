@@ -285,11 +285,6 @@ def test_images_and_half_precision():
     assert half.mean.dtype == half.variance.dtype == torch.float32
 
 
-def test_other_posteriors_are_told_what_works():
-    with pytest.raises(bn.BayesNormError, match=r"Delta needs a posterior over batch-norm statistics, got object"):
-        Delta().outputs(object(), rows(2, 3))
-
-
 @pytest.mark.parametrize(("block_bytes", "expected"), [(1, 7 * [1]), (3 * 8 * 5 * 8, [3, 3, 1]), (2**20, [7])])
 def test_blocks_of_rows_in_forward_mode(block_bytes, expected, monkeypatch):
     """8 outputs and 5 directions in double precision."""

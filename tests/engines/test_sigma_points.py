@@ -128,11 +128,6 @@ def test_deterministic_whatever_the_seed_and_the_way():
         torch.testing.assert_close(posterior.predict(x, engine).loc, expected.loc, **TIGHT)
 
 
-def test_other_posteriors_are_told_what_works():
-    with pytest.raises(bn.BayesNormError, match="SigmaPoints needs a posterior over batch-norm statistics"):
-        bn.SigmaPoints().outputs(object(), rows(2, 3))
-
-
 def test_directions_are_found_once_for_all_batch_sizes_and_likelihoods(regression):
     posterior = bn.MCBN(batch_size=8, states=24).fit(regression.model, regression.x)
     found = posterior.directions(3)

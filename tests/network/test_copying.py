@@ -8,7 +8,7 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import NetworkError
-from bayesnorm.network.copying import device_of, dtype_of, private_copy, tensors_of, unwrap
+from bayesnorm.network.copying import private_copy, tensors_of, unwrap
 
 
 def net():
@@ -105,17 +105,6 @@ def test_a_replaced_module_is_followed():
     nn.init.zeros_(model[3].weight)
     nn.init.constant_(model[3].bias, 7.0)
     torch.testing.assert_close(posterior.predict(x).mean, torch.full((30, 1), 7.0))
-
-
-def test_device_and_dtype():
-    assert device_of(net()) == torch.device("cpu")
-    assert dtype_of(net().double()) == torch.float64
-    with pytest.raises(NetworkError, match="model: its tensors are on the meta device"):
-        device_of(net().to("meta"))
-    mixed = net()
-    mixed[3].to("meta")
-    with pytest.raises(NetworkError, match="model: its tensors are on cpu, meta"):
-        device_of(mixed)
 
 
 class FrozenNorm(nn.Module):

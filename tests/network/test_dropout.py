@@ -2,7 +2,6 @@
 
 import copy
 import itertools
-import math
 
 import pytest
 import torch
@@ -195,10 +194,6 @@ def test_rates_by_default_are_the_layers_own():
 
 def test_rates_that_are_none():
     model = nn.Sequential(nn.Linear(3, 4), nn.Dropout(0.1), nn.Linear(4, 1))
-    for p in (1.0, -0.1, 1, math.nan, "0.5", True, [0.1]):
-        with pytest.raises(NetworkError) as raised:
-            dropout_rates(model, p)
-        assert str(raised.value) == f"p must be a rate from 0 to below 1, got {p!r}."
     with pytest.raises(NetworkError, match=r"^p\['1'\] must be a rate from 0 to below 1, got 2\.$"):
         dropout_rates(model, {"1": 2})
 

@@ -125,8 +125,5 @@ def test_other_bad_input_to_add_dropout():
         bn.add_dropout(nn.Linear(3, 1), 0.2, "conv")
     with pytest.raises(NetworkError, match="already has a module 'input_dropout'"):
         bn.add_dropout(bn.add_dropout(cnn(), 0.2), 0.2)
-    for p in (0, 1, -0.5, True, "0.1"):
-        with pytest.raises(NetworkError, match=r"p must be .*a rate between 0 and 1.*, got .*"):
-            bn.add_dropout(cnn(), p)
     with pytest.raises(NetworkError, match=r"model must be .*, got str"):
         bn.add_dropout("model", 0.1)

@@ -233,13 +233,6 @@ def test_layers_that_share_their_statistics_are_told_apart_from_bad_input():
     assert bn.MCBN(batch_size=8, layers=["0"]).fit(model, torch.randn(40, 3)).layers[0].name == "0"
 
 
-@pytest.mark.filterwarnings("ignore:.*torch.jit.script:DeprecationWarning")
-def test_torchscript_is_refused_as_such():
-    scripted = torch.jit.script(nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1)).eval())
-    with pytest.raises(NetworkError, match="model: it is a TorchScript module"):
-        bn.deterministic(scripted, bn.Gaussian())
-
-
 def two_layers():
     layers = nn.Linear(3, 6), nn.BatchNorm1d(6), nn.ReLU(), nn.Linear(6, 6), nn.BatchNorm1d(6), nn.Linear(6, 1)
     model, x = nn.Sequential(*layers), torch.randn(60, 3)

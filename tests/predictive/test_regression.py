@@ -190,10 +190,3 @@ def test_targets_in_a_series_with_an_index_of_its_own():
     y = torch.randn(5, dtype=torch.float64)
     series = pandas.Series(y.numpy(), index=[f"row {i}" for i in range(5)])
     torch.testing.assert_close(p.log_prob(series), p.log_prob(y))
-
-
-def test_levels():
-    for level in (0, 1, -0.1, 1.1, float("nan")):
-        for method in ("quantile", "interval"):
-            with pytest.raises(InputError, match=r"^level "):
-                getattr(predictive(), method)(level)

@@ -191,14 +191,6 @@ def test_classes_too(line, quick):
     assert model.adapt(X + 3).classes_.tolist() == [False, True]
 
 
-def test_a_file_keeps_what_is_needed(model, tmp_path):
-    model.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    assert again.training_columns_ == model.training_columns_
-    new = table(40, 4, size=60.0)
-    assert again.drift(new).p_value == pytest.approx(model.drift(new).p_value)
-
-
 def test_a_model_that_kept_no_columns_predicts_but_cannot_tell(model, tmp_path):
     without = copy.deepcopy(model)
     without.training_columns_ = None

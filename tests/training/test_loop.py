@@ -153,21 +153,6 @@ def test_parameters_that_are_named_twice_are_trained_once():
 
 
 @pytest.mark.parametrize("rich", [True, False], ids=["rich", "plain"])
-def test_a_bar(rich, monkeypatch, capsys):
-    if rich:
-        pytest.importorskip("rich", reason="needs rich: pip install typer rich")
-    else:
-        monkeypatch.setitem(sys.modules, "rich.progress", None)
-        monkeypatch.setattr(sys.stderr, "isatty", lambda: True, raising=False)
-    with progress_bar("members") as bar:
-        trained(network(), progress=bar)
-    out, err = capsys.readouterr()
-    assert out == ""
-    assert "members" in err
-    assert ("100%" if rich else "3/3") in err
-
-
-@pytest.mark.parametrize("rich", [True, False], ids=["rich", "plain"])
 def test_a_bar_tells_the_time_left(rich, monkeypatch, capsys):
     now = [0.0]
     if rich:

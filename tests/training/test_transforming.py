@@ -6,7 +6,6 @@ import torch
 from torch import nn
 from torch.nn import functional as F
 
-import bayesnorm as bn
 from bayesnorm.errors import BayesNormError, InputError
 from bayesnorm.training import CropAndFlip, Rescaled
 from experiments.data import IMAGENET_MEAN, IMAGENET_STD, to_network_input
@@ -139,15 +138,3 @@ def test_scales_travel_with_the_network_and_are_not_trained():
     assert network.float().x_mean.dtype == torch.float32
     x[:] = 0
     assert (network.x_mean != 0).all(), "they are copies"
-
-
-def test_precision_and_uncertainty_of_a_rescaled_network_are_in_raw_units():
-    """Law 7: the variance of raw outputs is y_std^2 times that of standardised ones."""
-    x, y = data()
-    inner = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Tanh(), nn.Linear(4, 2)).double().eval()
-    network = Rescaled.from_data(inner, x, y).eval()
-    raw = bn.MCBN(batch_size=8, states=20).fit(network, x, bn.Gaussian()).predict(x)
-    inner_x, _ = network.standardise(x, y)
-    inside = bn.MCBN(batch_size=8, states=20).fit(inner, inner_x, bn.Gaussian()).predict(inner_x)
-    torch.testing.assert_close(raw.epistemic, inside.epistemic * y.var(0, correction=0))
-    torch.testing.assert_close(raw.mean, inside.mean * y.std(0, correction=0) + y.mean(0))
