@@ -1,16 +1,46 @@
-"""Figures 3, 7 and 8 of the MCBN paper in small: what is looked at, what is said, what is drawn."""
+"""Figures 1, 3, 7 and 8 of the MCBN paper: their claims, verdicts and pictures, at small sizes."""
 
 import re
 from functools import partial
 from pathlib import Path
 
+import numpy as np
 import pytest
 import torch
 
-pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
+import bayesnorm as bn
 from experiments import teye_figure3
 from experiments.normality import rejected_by_chance
+from experiments.teye_figure1 import DRAWS, figure1
 from experiments.teye_figure3 import figure3
+
+pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
+
+
+@pytest.fixture(scope="module")
+def bands_figure():
+    return figure1(epochs=150)
+
+
+def test_uncertainty_is_larger_outside_the_data(bands_figure):
+    """At x = 6, outside the data, against every training point."""
+    x, _ = bands_figure.points
+    engine = bn.MonteCarlo(DRAWS)
+    outside = bands_figure.posterior.predict(torch.tensor([[6.0]]), engine).epistemic.item()
+    inside = bands_figure.posterior.predict(x, engine).epistemic
+    assert x.max() < 5
+    assert outside > 2 * inside.median().item()
+    assert outside > inside.max().item()
+
+
+def test_bands_show_that_uncertainty(bands_figure):
+    lower, upper = bands_figure.bands.bands[0.95]
+    width = upper - lower
+    training = np.searchsorted(bands_figure.bands.x, bands_figure.points[0].numpy()[:, 0])
+    assert bands_figure.bands.x[[0, -1]].tolist() == [-6, 6]
+    assert width[-1] > width[training].max()
+    assert bands_figure.bands.constant_std > 0
+
 
 SMALL = {"epochs": (1, 3), "batch_sizes": (16, 32), "batches": 40}
 
