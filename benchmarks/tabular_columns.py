@@ -21,8 +21,8 @@ import pandas as pd
 import torch
 
 from bayesnorm.errors import BayesNormWarning
-from bayesnorm.files import write_bytes
 from bayesnorm.tabular import BayesNormRegressor
+from bayesnorm.writing import write_bytes
 from experiments.machine import machine
 
 # Rows, columns, and categories of each column (0: a column of numbers).

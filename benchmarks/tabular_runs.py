@@ -18,7 +18,7 @@ from typing import Any, TypeVar
 import torch
 from threadpoolctl import threadpool_limits
 
-from bayesnorm.files import write_bytes
+from bayesnorm.writing import write_bytes
 from experiments.machine import machine
 
 Row = dict[str, Any]

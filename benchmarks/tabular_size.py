@@ -16,8 +16,8 @@ import numpy as np
 import torch
 from numpy.typing import NDArray
 
-from bayesnorm.files import write_bytes
 from bayesnorm.tabular import BayesNormRegressor
+from bayesnorm.writing import write_bytes
 from experiments.machine import machine
 from experiments.measuring import timed, with_added_mib
 

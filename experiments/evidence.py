@@ -7,8 +7,8 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from bayesnorm.files import write_bytes
 from bayesnorm.plots import save_figure
+from bayesnorm.writing import write_bytes
 
 from .machine import machine
 

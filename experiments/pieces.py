@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from bayesnorm.files import write_bytes
+from bayesnorm.writing import write_bytes
 
 
 def measured_once(path: Path, settings: dict[str, Any], measure: Callable[[], Any]) -> Any:

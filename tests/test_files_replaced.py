@@ -12,7 +12,7 @@ from concurrent.futures import ThreadPoolExecutor
 
 import pytest
 
-from bayesnorm import files
+from bayesnorm import writing
 from bayesnorm.errors import FileFormatError
 
 
@@ -31,15 +31,15 @@ def test_what_killed_writers_left_is_removed_and_nothing_else(tmp_path):
     ]
     for name in (*left, *others):
         (tmp_path / name).touch()
-    files.write_bytes(path, b"new")
+    writing.write_bytes(path, b"new")
     assert names_in(tmp_path) == sorted([*others, "out"])
 
 
 WRITER = """
 import sys
 from pathlib import Path
-from bayesnorm import files
-with files.replacing(Path(sys.argv[1])) as file:
+from bayesnorm import writing
+with writing.replacing(Path(sys.argv[1])) as file:
     file.write(b"whole")
     file.flush()
     print("at work", flush=True)
@@ -55,7 +55,7 @@ def test_a_writer_that_lives_is_left_alone_even_if_its_number_looks_dead(tmp_pat
         assert writer.stdout.readline() == "at work\n"
         (partial,) = tmp_path.iterdir()
         assert str(writer.pid) not in partial.name.partition("~")[2].partition("-")
-        files.write_bytes(tmp_path / "out", b"meanwhile")
+        writing.write_bytes(tmp_path / "out", b"meanwhile")
         assert partial.exists()
         writer.communicate("\n", timeout=60)
     assert writer.returncode == 0
@@ -69,7 +69,7 @@ def test_an_overwritten_file_keeps_its_permissions(tmp_path, mode):
     path = tmp_path / "out"
     path.write_bytes(b"old")
     path.chmod(mode)
-    with files.replacing(path) as file:
+    with writing.replacing(path) as file:
         (partial,) = (left for left in tmp_path.iterdir() if left != path)
         assert stat.S_IMODE(partial.stat().st_mode) & 0o077 & ~mode == 0, "nobody else can read the new content"
         file.write(b"new")
@@ -79,7 +79,7 @@ def test_an_overwritten_file_keeps_its_permissions(tmp_path, mode):
 
 def test_a_link_that_leads_to_itself(tmp_path):
     (tmp_path / "link").symlink_to(tmp_path / "link")
-    for write in (files.require_place, files.require_writable, lambda path: files.write_bytes(path, b"x")):
+    for write in (writing.require_place, writing.require_writable, lambda path: writing.write_bytes(path, b"x")):
         with pytest.raises(FileFormatError, match=r"link is a symbolic link that leads to itself. Remove it"):
             write(tmp_path / "link")
 
@@ -88,8 +88,8 @@ def test_a_writer_that_is_killed_is_cleaned_up_after(tmp_path):
     code = f"""
 import os, signal
 from pathlib import Path
-from bayesnorm import files
-with files.replacing(Path({str(tmp_path / "out")!r})) as file:
+from bayesnorm import writing
+with writing.replacing(Path({str(tmp_path / "out")!r})) as file:
     file.write(b"part")
     file.flush()
     os.kill(os.getpid(), signal.SIGKILL)
@@ -97,7 +97,7 @@ with files.replacing(Path({str(tmp_path / "out")!r})) as file:
     assert subprocess.run([sys.executable, "-c", code]).returncode == -signal.SIGKILL
     assert len(names_in(tmp_path)) == 1
     assert not (tmp_path / "out").exists()
-    files.write_bytes(tmp_path / "out", b"whole")
+    writing.write_bytes(tmp_path / "out", b"whole")
     assert names_in(tmp_path) == ["out"]
     assert (tmp_path / "out").read_bytes() == b"whole"
 
@@ -105,14 +105,14 @@ with files.replacing(Path({str(tmp_path / "out")!r})) as file:
 def test_writers_of_one_file_at_a_time_leave_one_of_their_versions(tmp_path):
     versions = [bytes([k]) * 100_000 for k in range(8)]
     with ThreadPoolExecutor(8) as pool:
-        list(pool.map(lambda version: files.write_bytes(tmp_path / "out", version), versions * 5))
+        list(pool.map(lambda version: writing.write_bytes(tmp_path / "out", version), versions * 5))
     assert (tmp_path / "out").read_bytes() in versions
     assert names_in(tmp_path) == ["out"]
 
 
 @pytest.mark.parametrize("name", ["x" * 240, "é" * 120])
 def test_long_names(tmp_path, name):
-    files.write_bytes(tmp_path / name, b"whole")
+    writing.write_bytes(tmp_path / name, b"whole")
     assert names_in(tmp_path) == [name]
 
 
@@ -120,7 +120,7 @@ def test_a_link_stays_one(tmp_path):
     (tmp_path / "disk").mkdir()
     (tmp_path / "link").symlink_to(tmp_path / "disk" / "real")
     for content in (b"first", b"second"):
-        files.write_bytes(tmp_path / "link", content)
+        writing.write_bytes(tmp_path / "link", content)
         assert (tmp_path / "link").is_symlink()
         assert (tmp_path / "disk" / "real").read_bytes() == content
     assert names_in(tmp_path / "disk") == ["real"]
@@ -129,14 +129,14 @@ def test_a_link_stays_one(tmp_path):
 @pytest.mark.skipif(os.name != "posix", reason="needs pipes with a name")
 def test_what_is_no_file_is_not_replaced(tmp_path):
     os.mkfifo(tmp_path / "pipe")
-    for check in (files.require_place, files.require_writable, lambda path: files.write_bytes(path, b"x")):
+    for check in (writing.require_place, writing.require_writable, lambda path: writing.write_bytes(path, b"x")):
         with pytest.raises(FileFormatError, match=r"path: .*pipe is a device or a pipe. Pass the name of a file"):
             check(tmp_path / "pipe")
     assert stat.S_ISFIFO((tmp_path / "pipe").stat().st_mode)
 
 
 def test_a_folder_that_takes_no_file_is_told(tmp_path, monkeypatch):
-    files.require_writable(tmp_path / "out")
+    writing.require_writable(tmp_path / "out")
     assert names_in(tmp_path) == []
 
     def read_only(dir):
@@ -144,4 +144,4 @@ def test_a_folder_that_takes_no_file_is_told(tmp_path, monkeypatch):
 
     monkeypatch.setattr(tempfile, "TemporaryFile", read_only)
     with pytest.raises(FileFormatError, match=r"--out: nothing can be written to the folder .*Read-only"):
-        files.require_writable(tmp_path / "out", "--out")
+        writing.require_writable(tmp_path / "out", "--out")

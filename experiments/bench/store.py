@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesnorm.errors import BayesNormError, FileFormatError
-from bayesnorm.files import require_place
+from bayesnorm.writing import require_place
 
 from .csv_file import write_csv
 from .unit import Unit, distinct

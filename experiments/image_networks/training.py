@@ -19,9 +19,10 @@ from torch import Tensor, nn
 from torch.nn import functional as F
 
 from bayesnorm.errors import FileFormatError
-from bayesnorm.files import read_tensors, write_bytes
+from bayesnorm.files import read_tensors
 from bayesnorm.training import CropAndFlip, History, Teacher, train
 from bayesnorm.training.objective import Loss
+from bayesnorm.writing import write_bytes
 
 from ..known_names import require_known
 from ..machine import machine

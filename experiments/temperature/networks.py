@@ -14,9 +14,10 @@ from torch import Tensor, nn
 
 import bayesnorm as bn
 from bayesnorm.cli.ending import UsageError
-from bayesnorm.files import read_tensors, write_bytes
+from bayesnorm.files import read_tensors
 from bayesnorm.network import State
 from bayesnorm.posterior import BatchNormPosterior, DeterministicPosterior
+from bayesnorm.writing import write_bytes
 
 from ..image_networks.networks import NETWORKS
 from ..known_names import require_known

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.files import write_bytes
+from bayesnorm.writing import write_bytes
 
 from ..bench import Store, Unit, write_csv
 from ..data import UCI_SETS

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import pytest
 
-from bayesnorm import files
+from bayesnorm import writing
 from bayesnorm.cli import run_folder
 
 from ..marks import takes_long
@@ -113,7 +113,7 @@ def test_what_killed_runs_left_is_cleaned_up(tmp_path):
     for name in (dead, living, foreign):
         (tmp_path / name).mkdir()
         (tmp_path / name / "model.bayesnorm").touch()
-    with files.locked(tmp_path / living, wait=True):
+    with writing.locked(tmp_path / living, wait=True):
         run_folder.require_run_free(tmp_path / "run", force=False)
     assert sorted(path.name for path in tmp_path.iterdir()) == sorted([living, foreign])
 

@@ -15,7 +15,7 @@ import bayesnorm
 PACKAGE = Path(bayesnorm.__file__).parent
 BESIDE = [Path(__file__).parents[2] / name for name in ("experiments", "benchmarks", "examples")]
 
-LEAVES = ["errors", "arguments", "files", "schema", "words", "progress"]
+LEAVES = ["errors", "arguments", "writing", "files", "schema", "words", "progress"]
 CORE = ["network", "predictive", "likelihoods", "engines", "posterior", "training", "methods"]
 ROOMS = [
     *LEAVES,
@@ -49,6 +49,7 @@ NARROWER = {
 EXTERNAL = {
     "errors": set(),
     "arguments": {"numpy"},
+    "writing": set(),
     "network": {"torch", "numpy"},
     "schema": {"torch"},
     "words": {"numpy"},

@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 from bayesnorm.errors import BayesNormError, FileFormatError, MissingExtraError
-from bayesnorm.files import replacing
+from bayesnorm.writing import replacing
 
 from ..folders import cache_folder
 from ..whole_sets import WHOLE_SETS, require_whole_split

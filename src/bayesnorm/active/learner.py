@@ -15,9 +15,10 @@ from torch import Tensor
 from ..arguments import require_seed
 from ..engines import Engine
 from ..errors import BayesNormError, FileFormatError, InputError
-from ..files import as_path, require_writable
+from ..files import as_path
 from ..network import Progress, as_tensor
 from ..posterior import Posterior
+from ..writing import require_writable
 from .acquisitions import Acquisition, BatchAcquisition, choose, require_acquisition, require_count, require_rows
 from .labels import Labels
 

@@ -11,8 +11,8 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import MissingExtraError, quoted
-from ..files import write_bytes
 from ..words import format_count
+from ..writing import write_bytes
 from .ending import UsageError
 from .output_files import SpreadsheetSafe, mark_formula, require_free
 from .printing import note, standard_output

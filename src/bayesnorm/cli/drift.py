@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from ..files import require_writable
+from ..writing import require_writable
 from .ending import DRIFTED
 from .file_columns import read_as_in_training, require_columns
 from .output_files import require_not_input

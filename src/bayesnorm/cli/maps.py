@@ -12,8 +12,9 @@ from typing import Annotated, Any
 import typer
 
 from ..errors import quoted
-from ..files import parse_json, resolved, write_bytes
+from ..files import parse_json
 from ..words import format_count
+from ..writing import resolved, write_bytes
 from .ending import UsageError
 from .printing import escape_controls, note, show_json, show_pairs
 

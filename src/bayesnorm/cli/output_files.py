@@ -19,7 +19,7 @@ from typing import IO, Annotated, Any
 import typer
 
 from ..errors import BayesNormError, MissingExtraError
-from ..files import replacing, require_writable
+from ..writing import replacing, require_writable
 from .printing import escape_controls, standard_output
 
 # Stands for standard output.

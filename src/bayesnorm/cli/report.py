@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 import typer
 
 from ..errors import BayesNormError, FileFormatError, MissingExtraError
-from ..files import require_writable
+from ..writing import require_writable
 from .printing import note
 from .run_folder import CONTENTS, PAGE, RunFolder, read_json, read_runs, unchanged
 

@@ -18,19 +18,9 @@ import numpy as np
 import typer
 
 from ..errors import BayesNormError, FileFormatError
-from ..files import (
-    VERSION,
-    abandoned,
-    exchange,
-    locked,
-    parse_json,
-    partial,
-    require_version,
-    require_writable_folder,
-    resolved,
-    write_bytes,
-)
+from ..files import VERSION, parse_json, require_version
 from ..schema import flag, later, listed, mapping, one_of, record, refuse, text
+from ..writing import abandoned, exchange, locked, partial, require_writable_folder, resolved, write_bytes
 from .ending import delay_signals
 from .fit_options import Task
 from .written_dates import WAYS

@@ -1,8 +1,8 @@
 """Read tables as data frames: whole, in parts, or as a random sample. An error is one line that says what to do.
 
-`table_source.py` finds the source of a table and limits what is read. `text_tables.py` and `typed_files.py` read the
-formats row by row or in small parts. The cells of CSV files stay text, so that a column means
-the same in every part of a file and in every file. `tabular/column_types.py` decides whether a column holds numbers.
+`table_format.py` finds a table, and `table_source.py` limits what is read. `text_tables.py` and `typed_files.py` read
+the formats row by row or in small parts. The cells of CSV files stay text, so that a column means the same in every
+part of a file and in every file. `tabular/column_types.py` decides whether a column holds numbers.
 """
 
 from __future__ import annotations
@@ -20,16 +20,8 @@ import numpy as np
 
 from ..errors import InputError, quoted
 from .cells import CONTROL, data_frame, pandas as pandas, text_frame
-from .table_source import (
-    LONGEST_ROW,
-    MEMORY_FACTOR,
-    ContentLimit,
-    Format,
-    Source,
-    detect_encoding,
-    detect_format,
-    find_source,
-)
+from .table_format import Format, detect_encoding, detect_format, find_source
+from .table_source import LONGEST_ROW, MEMORY_FACTOR, ContentLimit, Source
 from .text_tables import CsvFormat, csv_columns, detect_csv, json_names, json_rows
 from .typed_files import excel_rows, load_pyarrow, parquet_names, parquet_parts, sqlite_names, sqlite_rows
 

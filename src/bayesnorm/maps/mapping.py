@@ -17,9 +17,9 @@ from torch import Tensor
 
 from ..engines import MonteCarlo
 from ..errors import InputError
-from ..files import write_bytes
 from ..posterior import Posterior
 from ..predictive import ClassificationPredictive
+from ..writing import write_bytes
 from .images import (
     filled_up,
     label_png,

@@ -14,9 +14,10 @@ from numpy.typing import NDArray
 from torch import Tensor, nn
 
 from ..errors import BayesNormError
-from ..files import content_digest, parse_json, write_bytes
+from ..files import content_digest, parse_json
 from ..posterior import Posterior
 from ..schema import listed, number, optional, record, text, whole
+from ..writing import write_bytes
 from .images import read_file
 
 # The number of levels of entropy, from 0 to its maximum, by which pixels are counted.

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING
 from xml.etree import ElementTree
 
 from ..errors import BayesNormError
-from ..files import write_bytes
+from ..writing import write_bytes
 from . import style
 
 if TYPE_CHECKING:

@@ -19,7 +19,6 @@ import numpy as np
 import torch
 
 from ..errors import MissingExtraError
-from ..files import write_bytes
 from ..metrics import ece
 from ..words import (
     format_column,
@@ -32,6 +31,7 @@ from ..words import (
     keep_together,
     truncate,
 )
+from ..writing import write_bytes
 from .advice import advice, leak_words, more_rows_words, verdicts
 from .classification import ClassificationScores, ClassificationTest, Confusions
 from .contents import Column, Report

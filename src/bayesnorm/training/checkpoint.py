@@ -12,7 +12,7 @@ from typing import Any
 
 from torch import Tensor
 
-from .. import files
+from .. import files, writing
 from ..errors import BayesNormError, FileFormatError
 from ..schema import anything, mapping, record, text
 
@@ -35,11 +35,11 @@ class Checkpoint:
     settings: dict[str, str]
 
     def __post_init__(self) -> None:
-        files.require_place(self.path, "checkpoint")
+        writing.require_place(self.path, "checkpoint")
 
     def require_writable(self) -> None:
         """Raise an error if the folder is not writable, before time is spent on training."""
-        files.require_writable(self.path, "checkpoint")
+        writing.require_writable(self.path, "checkpoint")
 
     def write(self, state: Any) -> None:
         """Replace the file's content atomically: other processes see the old state or the new one, never a part.
