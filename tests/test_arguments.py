@@ -12,14 +12,7 @@ from hypothesis import given, strategies as st
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.arguments import (
-    as_number,
-    as_whole,
-    hold_plain_numbers,
-    require_number,
-    require_positive,
-    require_whole,
-)
+from bayesnorm.arguments import as_number, as_whole, hold_plain_numbers, require_number, require_positive, require_whole
 from bayesnorm.errors import InputError, quoted
 
 KINDS = (np.int8, np.uint8, np.int16, np.uint16, np.int32, np.uint32, np.int64, np.uint64)

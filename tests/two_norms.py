@@ -16,13 +16,7 @@ def rows(*shape, seed=0):
 
 def network(outputs=1, norm=nn.BatchNorm1d):
     return nn.Sequential(
-        nn.Linear(3, 5),
-        norm(5),
-        nn.Tanh(),
-        nn.Linear(5, 4),
-        norm(4),
-        nn.Tanh(),
-        nn.Linear(4, outputs),
+        nn.Linear(3, 5), norm(5), nn.Tanh(), nn.Linear(5, 4), norm(4), nn.Tanh(), nn.Linear(4, outputs)
     ).double()
 
 

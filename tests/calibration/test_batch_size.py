@@ -112,11 +112,7 @@ def test_arrays_frames_and_lists(regression):
     posterior, y = fitted(regression), regression.y
     expected = choose(posterior, regression, batch_sizes=(4, 8)).rows
     frames = pd.DataFrame(regression.x.numpy(), index=range(len(y), 0, -1)), pd.DataFrame(y.numpy())
-    for data in (
-        (regression.x.numpy(), y.numpy()),
-        frames,
-        [regression.x.tolist(), y.tolist()],
-    ):
+    for data in ((regression.x.numpy(), y.numpy()), frames, [regression.x.tolist(), y.tolist()]):
         found = bn.select_batch_size(posterior, data, batch_sizes=(4, 8), samples=16, validation=data).rows
         assert [row.elbo for row in found] == pytest.approx([row.elbo for row in expected], rel=1e-6)
         assert found[0].validation is not None

@@ -177,8 +177,7 @@ def test_a_killed_process_leaves_the_old_or_the_new_run(tmp_path, monkeypatch, s
 
 
 @pytest.mark.parametrize(
-    ("number", "code", "told"),
-    [("SIGINT", 130, "interrupted\n"), pytest.param("SIGTERM", 143, "", marks=takes_long)],
+    ("number", "code", "told"), [("SIGINT", 130, "interrupted\n"), pytest.param("SIGTERM", 143, "", marks=takes_long)]
 )
 def test_a_fit_that_is_told_to_end_leaves_nothing(table, tmp_path, number, code, told):
     start = "import signal; signal.signal(signal.SIGINT, signal.default_int_handler); "
@@ -218,12 +217,7 @@ def terminated(monkeypatch):
 
 @pytest.mark.parametrize(
     ("where", "name", "left"),
-    [
-        (Path, "mkdir", "old"),
-        (run_folder, "exchange", "new"),
-        (Path, "rename", "new"),
-        (shutil, "rmtree", "new"),
-    ],
+    [(Path, "mkdir", "old"), (run_folder, "exchange", "new"), (Path, "rename", "new"), (shutil, "rmtree", "new")],
 )
 def test_a_run_is_the_old_or_the_new_one_whenever_told_to_end(terminated, tmp_path, monkeypatch, where, name, left):
     run = tmp_path / "run"

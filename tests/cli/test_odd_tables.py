@@ -78,10 +78,7 @@ def test_columns_are_kept_or_read_as_their_owner_says(bayesnorm, fit, facts, tmp
 @pytest.mark.parametrize(
     ("options", "says"),
     [
-        (
-            ("--as", "age"),
-            "--as must be COLUMN=KIND with a kind of category, number, text, date, ",
-        ),
+        (("--as", "age"), "--as must be COLUMN=KIND with a kind of category, number, text, date, "),
         (("--as", "age=words"), "month-first, got 'age=words'"),
         (("--keep", "price"), "--keep: 'price' is the target"),
         (("--as", "price=text"), "--as: the target 'price' can be read as category or number only."),

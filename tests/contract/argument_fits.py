@@ -60,10 +60,7 @@ CALLS = {
     "stochastic_bn_fit": Call(
         lambda batch_size, **options: _fit_batchnorm(bn.StochasticBN(batch_size, states=6), **options), **_fit
     ),
-    "layers_of_a_fit": Call(
-        lambda layers: _fit_batchnorm(bn.MCBN(8, states=6, layers=layers)),
-        layers=layers(),
-    ),
+    "layers_of_a_fit": Call(lambda layers: _fit_batchnorm(bn.MCBN(8, states=6, layers=layers)), layers=layers()),
     "output_of_a_fit": Call(
         lambda output: bn.MCBN(batch_size=8, states=8).fit(two_outputs(), (X, Y), output=output).predict(X).std,
         output=accepted(1),
@@ -122,10 +119,7 @@ CALLS = {
     "at_batch_size_of_a_combination": Call(
         lambda batch_size: combination().at_batch_size(batch_size).predict(X).std, batch_size=number(16.0)
     ),
-    "at_layers": Call(
-        lambda layers: fitted(1).at_layers(layers).predict(X).std,
-        layers=layers(),
-    ),
+    "at_layers": Call(lambda layers: fitted(1).at_layers(layers).predict(X).std, layers=layers()),
     "adapt": Call(
         lambda strength: bn.adapt(fitted(1), X, strength=strength).predict(X).std,
         strength=number(0.5, "a number from 0 to 1, or None", (-1.0, 1.5), none=True, but=(HUGE,)),

@@ -219,15 +219,8 @@ CALLS = {
         seed=seed(),
     ),
     "gaussians_at_batch_size": Call(_gaussians_at_batch_size, batch_size=number(16.0)),
-    "batchnorm_kl": Call(
-        _batchnorm_kl,
-        layers=layers(),
-        batch_size=number(16.0),
-    ),
-    "moment_recorder": Call(
-        _moment_recorder,
-        layers=layers(),
-    ),
+    "batchnorm_kl": Call(_batchnorm_kl, layers=layers(), batch_size=number(16.0)),
+    "moment_recorder": Call(_moment_recorder, layers=layers()),
     # Active learning and scores.
     "active_learner": Call(
         _active_learner,

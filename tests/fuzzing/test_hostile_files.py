@@ -110,10 +110,7 @@ HOSTILE = {
     "a batch size near nothing": ("mcbn", put("posterior", "batch_size", 5e-324)),
     "a truth value for rows": ("mcbn", put("posterior", "rows", True)),
     "a fitted batch size of 400 digits": ("mcbn", put("posterior", "fitted_batch_size", 10**400)),
-    "negative deviations": (
-        "factorised",
-        lambda _c, t: t["fluctuations.independent_std"].neg_(),
-    ),
+    "negative deviations": ("factorised", lambda _c, t: t["fluctuations.independent_std"].neg_()),
     "dropout of no layer": ("dropout", put("posterior", "rates", {"7": 0.5})),
     "NaN in a member": ("ensemble", lambda _c, t: t["1.network.4.bias"].fill_(float("nan"))),
     "a negative variance in a member": ("ensemble", lambda _c, t: t["0.network.1.running_var"].neg_()),
@@ -147,10 +144,7 @@ HOSTILE = {
     "a deviation of nothing": ("table mcbn", put("preprocessing", "std", 0, 0.0)),
     "another method": ("table mcbn", put("parameters", "method", "ensemble")),
     "NaN in a network": ("table mcbn", lambda _c, t: t["network.network.1.weight"].fill_(float("nan"))),
-    "a likelihood of classes": (
-        "table mcbn",
-        put("posterior", "likelihood", {"kind": "Categorical"}),
-    ),
+    "a likelihood of classes": ("table mcbn", put("posterior", "likelihood", {"kind": "Categorical"})),
     "labels of 400 million characters": ("table classes", put("classes", "dtype", "<U400000000")),
     "a dtype of many characters": ("table classes", put("classes", "dtype", "<U" + "9" * 10**6)),
     "one label twice": ("table classes", put("classes", "values", ["no", "no"])),
@@ -158,10 +152,7 @@ HOSTILE = {
     "rows beyond the pool": ("labels", lambda _c, t: [t[name].add_(1000) for name in ("chosen", "rows")]),
     "rounds of text": ("labels", put("rounds", ["4", "4"])),
     "infinite labels": ("labels", lambda _c, t: t["labels"].fill_(float("inf"))),
-    "many samples of noise": (
-        "classes",
-        put("likelihood", {"kind": "LogitNoise", "samples": 10**9}),
-    ),
+    "many samples of noise": ("classes", put("likelihood", {"kind": "LogitNoise", "samples": 10**9})),
     "a precision of text": ("mcbn", put("likelihood", "precision", "4")),
     "a precision that is true": ("mcbn", put("likelihood", "precision", True)),
 }

@@ -10,21 +10,14 @@ from bayesnorm.errors import InputError
 
 
 def test_temperature_divides_the_logits():
-    for temperature in (
-        0.5,
-        1.0,
-        3.0,
-    ):
+    for temperature in (0.5, 1.0, 3.0):
         f = torch.randn(5, 4, 3, dtype=torch.float64)
         predictive = bn.Categorical(temperature).predictive(f)
         np.testing.assert_allclose(predictive.probs, softmax(f.numpy() / temperature, axis=2).mean(0), rtol=1e-12)
 
 
 def test_a_single_logit_is_that_of_class_one():
-    for shape in (
-        (5, 4),
-        (5, 4, 1),
-    ):
+    for shape in ((5, 4), (5, 4, 1)):
         f = torch.randn(shape, dtype=torch.float64)
         predictive = bn.Categorical(2.0).predictive(f)
         assert predictive.probs.shape == (4, 2)

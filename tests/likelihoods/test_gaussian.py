@@ -28,10 +28,7 @@ def test_bad_precisions():
 
 
 def test_a_precision_for_other_outputs():
-    for shape in (
-        (5, 4, 2),
-        (5, 4),
-    ):
+    for shape in ((5, 4, 2), (5, 4)):
         with pytest.raises(bn.BayesNormError, match=r"precision has 3 numbers, but the outputs have shape \(4"):
             bn.Gaussian((1.0, 2.0, 3.0)).predictive(torch.zeros(shape))
 

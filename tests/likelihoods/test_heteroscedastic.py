@@ -151,10 +151,7 @@ def test_delta_agrees_with_monte_carlo_where_the_network_is_nearly_linear(traine
 
 
 def test_densities_are_torchs():
-    for sizes in (
-        (7, 4),
-        (7, 4, 3, 2),
-    ):
+    for sizes in ((7, 4), (7, 4, 3, 2)):
         f = torch.randn(1, *sizes, dtype=torch.float64)
         mean, noise = f[0].chunk(2, dim=1)
         y = torch.randn_like(mean)
@@ -197,12 +194,7 @@ def test_bounds_keep_order_and_small_numbers(first, second):
 
 
 def test_scales_and_their_squares_are_finite_in_every_precision():
-    for dtype in (
-        torch.float16,
-        torch.bfloat16,
-        torch.float32,
-        torch.float64,
-    ):
+    for dtype in (torch.float16, torch.bfloat16, torch.float32, torch.float64):
         f = torch.tensor([[[0.0, 6e4], [0.0, -6e4]]], dtype=dtype)
         for likelihood in (bn.HeteroscedasticGaussian(), bn.HeteroscedasticLaplace()):
             predictive = likelihood.predictive(f)
@@ -226,10 +218,7 @@ def test_calibrating_finds_the_factor(kind, true):
 
 
 def test_heads_of_the_wrong_width():
-    for kind in (
-        bn.HeteroscedasticGaussian,
-        bn.HeteroscedasticLaplace,
-    ):
+    for kind in (bn.HeteroscedasticGaussian, bn.HeteroscedasticLaplace):
         for shape in [(4, 3), (4, 1), (4, 5, 2, 2)]:
             with pytest.raises(InputError, match=rf"{shape[1]} entries along axis 1, .*with_noise_head"):
                 kind().loss(torch.zeros(shape), torch.zeros(4, 1))
@@ -275,11 +264,7 @@ def test_a_floor_adds_its_square_to_the_predicted_variance():
 
 
 def test_predicted_noise_with_heavy_tails_is_scipys():
-    for df in (
-        1.5,
-        3.0,
-        20.0,
-    ):
+    for df in (1.5, 3.0, 20.0):
         generator = torch.Generator().manual_seed(0)
         f = torch.randn(1, 7, 2, generator=generator, dtype=torch.float64)
         y = 5 * torch.randn(7, 1, generator=generator, dtype=torch.float64)

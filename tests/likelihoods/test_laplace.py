@@ -69,12 +69,7 @@ def test_calibrating_finds_the_scale():
 
 def test_distances_know_no_units():
     """Single precision holds the cube of no such number."""
-    for unit in (
-        1e-30,
-        1e-14,
-        1e14,
-        1e30,
-    ):
+    for unit in (1e-30, 1e-14, 1e14, 1e30):
         d, a, b = torch.tensor([0.0, 0.4, 3.0]), torch.tensor([2.0, 0.5, 0.3]), torch.tensor([0.3, 4.0, 0.0])
         expected = LaplaceNoise().distance_of_two(d, a, b)
         found = LaplaceNoise().distance_of_two(unit * d, unit * a, unit * b) / unit

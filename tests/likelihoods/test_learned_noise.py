@@ -59,12 +59,7 @@ def test_other_numbers_of_a_likelihood_stay():
 
 
 def test_extremes_are_finite():
-    for log_noise in (
-        -1e4,
-        -60.0,
-        60.0,
-        1e4,
-    ):
+    for log_noise in (-1e4, -60.0, 60.0, 1e4):
         noise = bn.LearnedNoise(bn.Gaussian())
         nn.init.constant_(noise.log_noise, log_noise)
         noise(torch.zeros(3, 1), torch.ones(3, 1)).backward()
@@ -97,10 +92,6 @@ def test_a_posterior_takes_what_was_learned(regression):
 
 
 def test_what_is_no_likelihood():
-    for given in (
-        None,
-        3.0,
-        bn.Gaussian,
-    ):
+    for given in (None, 3.0, bn.Gaussian):
         with pytest.raises(bn.BayesNormError, match=r"^likelihood "):
             bn.LearnedNoise(given)

@@ -16,12 +16,7 @@ def binary(mean, std):
 
 
 def test_binary_probabilities_are_those_of_quadrature():
-    for std in (
-        0.01,
-        0.5,
-        2.0,
-        8.0,
-    ):
+    for std in (0.01, 0.5, 2.0, 8.0):
         means = torch.linspace(-4, 4, 9, dtype=torch.float64)
         f = torch.stack([means, torch.full_like(means, 2 * np.log(std))], dim=1)[None]
         expected = [binary(float(mean), std) for mean in means]
@@ -101,10 +96,6 @@ def test_bad_options():
 
 
 def test_heads_of_the_wrong_width():
-    for outputs, per_class in (
-        (3, True),
-        (1, True),
-        (1, False),
-    ):
+    for outputs, per_class in ((3, True), (1, True), (1, False)):
         with pytest.raises(InputError, match=rf"outputs per example is {outputs}, .*with_noise_head"):
             bn.LogitNoise(per_class=per_class).predictive(torch.zeros(2, 4, outputs))

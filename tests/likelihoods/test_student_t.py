@@ -133,15 +133,8 @@ def test_where_there_is_no_variance():
 
 def test_crps_without_noise_is_that_of_the_samples():
     """As with any other noise; the distance of a target in units of no scale at all is infinite."""
-    for dtype in (
-        torch.float32,
-        torch.float64,
-    ):
-        for df in (
-            1.5,
-            4.0,
-            400.0,
-        ):
+    for dtype in (torch.float32, torch.float64):
+        for df in (1.5, 4.0, 400.0):
             loc = torch.tensor([[0.0], [1.0], [10.0]], dtype=dtype)
             predictive = RegressionPredictive(loc, torch.zeros(1, dtype=dtype), noise=StudentTNoise(df))
             found = metrics.crps(predictive, [7.0], form="mixture").item()

@@ -71,32 +71,6 @@ def test_two_rows_of_a_draw_covary_as_their_masks_do():
         assert abs(together.mean().item() - expected) < SIGMAS * (together.std() / math.sqrt(n)).item()
 
 
-@pytest.mark.parametrize(
-    ("layer", "shape"),
-    [
-        (nn.Dropout(0.3), (6,)),
-        (nn.Dropout1d(0.3), (4, 3)),
-        (nn.Dropout2d(0.3), (4, 3, 3)),
-        (nn.Dropout3d(0.3), (4, 2, 2, 2)),
-        (nn.AlphaDropout(0.3), (6,)),
-        (nn.FeatureAlphaDropout(0.3), (4, 3)),
-    ],
-    ids=lambda value: type(value).__name__ if isinstance(value, nn.Module) else None,
-)
-@pytest.mark.parametrize("consistent", [True, False])
-def test_outputs_have_the_moments_of_torchs_own_dropout(layer, shape, consistent):
-    n, x = 4000, torch.randn(3, *shape, dtype=torch.float64)
-    model = nn.Sequential(nn.SELU(), layer, nn.Flatten(), nn.Linear(math.prod(shape), 2), nn.Tanh()).double()
-    own = bn.MCDropout(consistent=consistent).fit(model, x, bn.Gaussian()).outputs(n, x)
-    model.train()
-    with torch.no_grad():
-        torchs = torch.stack([model(x) for _ in range(n)])
-    error = ((own.var(0) + torchs.var(0)) / n).sqrt()
-    assert ((own.mean(0) - torchs.mean(0)).abs() < SIGMAS * error).all()
-    error = (standard_error_of_variance(own).square() + standard_error_of_variance(torchs).square()).sqrt()
-    assert ((own.var(0) - torchs.var(0)).abs() < SIGMAS * error).all()
-
-
 def test_batch_norm_stays_in_evaluation_mode():
     model, x = mlp(), rows(20, 4)
     with torch.no_grad():
@@ -122,14 +96,6 @@ def test_a_consistent_draw_is_a_smooth_function():
         roughness[consistent] = f.diff(dim=1).abs().max() / f.std()
     assert roughness[True] < 0.1, "a four-hundredth of the way moves a piecewise smooth function little"
     assert roughness[False] > 1, "masks of their own make neighbours as different as any two samples"
-
-
-def test_consistent_rows_do_not_depend_on_their_company():
-    model, x = mlp(), rows(9, 4)
-    posterior = bn.MCDropout().fit(model, x)
-    whole = posterior.outputs(8, x)
-    for order in (torch.tensor([3]), torch.arange(9).flip(0), torch.tensor([2, 2, 5])):
-        torch.testing.assert_close(posterior.outputs(8, x[order]), whole[:, order], **TIGHT)
 
 
 def test_rows_with_masks_of_their_own_differ_even_where_inputs_agree():

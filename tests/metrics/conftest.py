@@ -52,13 +52,7 @@ def make_regression() -> Callable[..., tuple[RegressionPredictive, Tensor]]:
 def make_classification() -> Callable[..., tuple[ClassificationPredictive, Tensor]]:
     """Class probabilities of several samples and targets: `(predictive, y)`."""
 
-    def make(
-        samples: int = 5,
-        batch: int = 40,
-        classes: int = 4,
-        pixels: tuple[int, ...] = (),
-        seed: int = 0,
-    ):
+    def make(samples: int = 5, batch: int = 40, classes: int = 4, pixels: tuple[int, ...] = (), seed: int = 0):
         generator = torch.Generator().manual_seed(seed)
         logits = 2 * torch.randn(samples, batch, classes, *pixels, generator=generator, dtype=torch.float64)
         weights = 0.1 + torch.rand(samples, generator=generator, dtype=torch.float64)

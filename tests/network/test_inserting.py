@@ -15,13 +15,7 @@ SIGMAS = 4.5
 
 def cnn():
     return nn.Sequential(
-        nn.Conv2d(1, 4, 3),
-        nn.ReLU(),
-        nn.Conv2d(4, 4, 3),
-        nn.Flatten(),
-        nn.Linear(16, 8),
-        nn.ReLU(),
-        nn.Linear(8, 2),
+        nn.Conv2d(1, 4, 3), nn.ReLU(), nn.Conv2d(4, 4, 3), nn.Flatten(), nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 2)
     )
 
 

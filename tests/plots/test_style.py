@@ -81,10 +81,7 @@ def test_transparent_pictures_have_no_paper():
 
 
 def test_an_unknown_theme():
-    with (
-        pytest.raises(BayesNormError, match=r"name must be 'light' or 'dark', got 'sepia'"),
-        style.theme("sepia"),
-    ):
+    with pytest.raises(BayesNormError, match=r"name must be 'light' or 'dark', got 'sepia'"), style.theme("sepia"):
         pass
 
 

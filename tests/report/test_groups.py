@@ -51,13 +51,7 @@ def test_honest_on_average_but_not_in_the_more_uncertain_half():
     [
         ([1.0] + [0.88] * 5, 500, "Partly", "But in the least uncertain sixth they contain 100 %.", "1 of 6 groups"),
         ([0.903] * 5 + [0.885], 10_000, "Yes", "as they should.", "but by no more than 1.5 percentage points."),
-        (
-            [0.895] * 6,
-            10_000,
-            "Yes",
-            "of the 60,000 held-out rows, which is close enough.",
-            "None of the 6 groups",
-        ),
+        ([0.895] * 6, 10_000, "Yes", "of the 60,000 held-out rows, which is close enough.", "None of the 6 groups"),
         ([1.0] * 5 + [0.8], 100, "Too wide", "In the most uncertain sixth they contain only 80 %.", "groups of rows"),
     ],
 )

@@ -118,10 +118,7 @@ def test_the_network_stays_as_it_was_and_is_followed_when_it_changes(snapshot):
 def test_a_network_that_moves_after_rows_were_compared_is_followed():
     model, x = copy.deepcopy(network()), fresh(20, 9)
     posterior = bn.MCBN(BATCH_SIZE, states=32).fit(model, fresh(ROWS, 0), bn.Gaussian())
-    asked = (
-        lambda: bn.drift(posterior, x).p_value,
-        lambda: bn.drift(bn.adapt(posterior, x + 1), x + 1).p_value,
-    )
+    asked = (lambda: bn.drift(posterior, x).p_value, lambda: bn.drift(bn.adapt(posterior, x + 1), x + 1).p_value)
     before = [ask() for ask in asked]
     model.double()
     assert [ask() for ask in asked] == pytest.approx(before, rel=1e-4)

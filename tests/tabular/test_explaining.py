@@ -119,9 +119,7 @@ def test_shares_are_parts_of_all_that_makes_for_uncertainty(trained):
     added = found.contributions.clip(lower=0)
     assert (found.contributions < 0).any(axis=None)
     np.testing.assert_allclose(
-        found.shares.clip(lower=0).sum(axis=1),
-        1 - found.baseline / (found.baseline + added.sum(axis=1)),
-        atol=1e-12,
+        found.shares.clip(lower=0).sum(axis=1), 1 - found.baseline / (found.baseline + added.sum(axis=1)), atol=1e-12
     )
     assert ((found.shares < 0) == (found.contributions < 0)).all(axis=None)
 

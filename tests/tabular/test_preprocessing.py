@@ -119,12 +119,7 @@ def test_columns_of_numbers_by_type():
 
 def test_arrays_of_text_hold_numbers_where_they_can_be_read():
     X = np.array([["1.5", "ash"], ["2", "elm"], ["4", "elm"], ["nan", "ash"]])
-    assert Preprocessing.fit(X).feature_names == [
-        "column 0",
-        "column 0 is missing",
-        "column 1 = ash",
-        "column 1 = elm",
-    ]
+    assert Preprocessing.fit(X).feature_names == ["column 0", "column 0 is missing", "column 1 = ash", "column 1 = elm"]
 
 
 def test_categories_are_known_as_numbers_and_as_text():

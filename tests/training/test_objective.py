@@ -113,7 +113,7 @@ RECORDED = {
         "schedule_every": "step",
     },
     "penalties that change from epoch to epoch": {
-        "penalties": [lambda model, epoch: 0.1 * epoch * next(model.parameters()).square().sum()],
+        "penalties": [lambda model, epoch: 0.1 * epoch * next(model.parameters()).square().sum()]
     },
 }
 

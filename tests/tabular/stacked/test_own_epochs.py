@@ -83,13 +83,7 @@ def test_a_group_goes_on_with_the_last_score_of_those_at_their_limit(apart):
         return torch.tensor([row[member] for member in members.tolist()])
 
     stack, history = together(
-        networks,
-        rows,
-        epochs=[5, 12, 11, 11],
-        evaluate=evaluate,
-        evaluate_every=2,
-        patience=2,
-        groups=[0, 0, 1, 1],
+        networks, rows, epochs=[5, 12, 11, 11], evaluate=evaluate, evaluate_every=2, patience=2, groups=[0, 0, 1, 1]
     )
     assert asked == [(epoch, [i for i, each in enumerate(row) if each is not None]) for epoch, row in scores.items()]
     assert history.stopped.tolist() == [5, 10, 11, 11]
