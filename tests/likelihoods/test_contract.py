@@ -273,6 +273,8 @@ def test_crps_of_the_mixture_is_the_integral(real_vector_case):
     assert metrics.crps(predictive, at(y), form="mixture").item() == pytest.approx(exact, rel=2e-6)
 
 
+# The labels here are random on purpose.
+@pytest.mark.filterwarnings("ignore:temperature. .* scored best:bayesnorm.BayesNormWarning")
 def test_calibrating_is_never_worse(vector_case):
     case = vector_case
     head = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, case.outputs)).double().eval()
