@@ -105,6 +105,17 @@ def test_a_batch_of_one_is_the_row_of_the_whole_batch(method, task, fitted):
 
 
 @each_method
+def test_a_copy_in_another_precision_predicts_the_same(method, regression, fitted):
+    posterior = fitted(method, regression)
+    copied = posterior.to(torch.float64)
+    single, double = (numbers(one.predict(regression.new_x), regression.new_y) for one in (posterior, copied))
+    assert posterior.executable.dtype == torch.float32
+    for name, value in double.items():
+        assert value.dtype == torch.float64
+        torch.testing.assert_close(value.float(), single[name], rtol=1e-3, atol=1e-4, msg=name)
+
+
+@each_method
 def test_same_seed_same_result_other_seed_other_result(method, task, fitted):
     posterior = fitted(method, task)
     first, again, other = (

@@ -29,6 +29,7 @@ from torch import Tensor
 
 from ..arguments import hold_plain_numbers, require_whole
 from ..errors import BayesNormError, NetworkError
+from ..network import Executable
 from .base import CoordinatePosterior, Drawable, Passes, in_coordinates
 from .delta import output_jacobian, rows_per_graph
 from .monte_carlo import PassEngine
@@ -71,6 +72,11 @@ class OutputDirections:
             else:
                 self._mixed[rank] = mixed_directions(self.components, self.sensitivities, rank)
         return self._mixed[rank]
+
+    def over(self, executable: Executable) -> OutputDirections:
+        """Return the directions for a moved network."""
+        parts = (None if part is None else part.to(executable.device) for part in (self.components, self.sensitivities))
+        return OutputDirections(None if self.rows is None else executable.input(self.rows), *parts)
 
     def find(self, posterior: CoordinatePosterior) -> None:
         """Compute the directions from `rows`, unless that was done before."""

@@ -26,7 +26,7 @@ from ..likelihoods import Likelihood
 from ..network import Executable, LayerChoice
 from ..schema import Array, record, refuse, whole
 from ..words import ShortRepr
-from .base import Config, Tensors
+from .base import Config, Move, Tensors
 from .batchnorm import BatchNormPosterior, layer_columns, running_coordinates
 from .fluctuations import Fluctuations
 from .training_batches import TrainingBatches
@@ -120,6 +120,9 @@ class AdaptedPosterior(BatchNormPosterior):
 
     def with_likelihood(self, likelihood: Likelihood) -> Self:
         return dataclasses.replace(self, likelihood=likelihood, original=self.original.with_likelihood(likelihood))
+
+    def over(self, move: Move) -> Self:
+        return self._with_original(self.original.over(move))
 
     def tensors(self) -> Tensors:
         adaptation, original = self.adaptation.tensors(), self.original.tensors()

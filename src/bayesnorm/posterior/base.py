@@ -6,7 +6,7 @@ import dataclasses
 import os
 import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -18,7 +18,7 @@ from ..arguments import require_seed, require_whole
 from ..engines import Engine, MonteCarlo, Passes, predict_tiles
 from ..errors import BayesNormError, BayesNormWarning, FileFormatError, NetworkError
 from ..likelihoods import Likelihood, likelihood_from, require_likelihood
-from ..network import Executable, State, changed_weights, weight_digests
+from ..network import Executable, State, changed_weights, own_copy, weight_digests
 from ..predictive import Predictive
 from ..schema import (
     Array,
@@ -42,6 +42,9 @@ Tensors = dict[str, Tensor]
 
 Config = dict[str, Any]
 """JSON values of a file, by name."""
+
+Move = Callable[[Executable], Executable]
+"""A function that returns an executable over a moved copy of its network, the same copy for the same network."""
 
 PART = record(kind=text, posterior=anything)
 """The schema of `part()`. The posterior has its own schema."""
@@ -237,6 +240,39 @@ class Posterior(ShortRepr, ABC):
             f"{type(self).__name__} has no effective batch size; only posteriors over batch-norm statistics do. "
             "Fit MCBN, GaussianBN or StochasticBN, or leave the batch size out."
         )
+
+    def to(
+        self, device: torch.device | str | int | torch.dtype | None = None, dtype: torch.dtype | None = None
+    ) -> Self:
+        """Return the posterior over a copy of the network on another device or in another precision.
+
+        The user's network stays as it is. Without a copy: a posterior follows its network, so after `model.to(device)`
+        it predicts there.
+
+        Args:
+            device: The device, such as "cuda"; or the dtype, as in `to(torch.bfloat16)`. Default: None, keeps it.
+            dtype: The floating dtype of the network. Default: None, keeps it.
+        """
+        if isinstance(device, torch.dtype):
+            device, dtype = None, device
+        if dtype is not None and not dtype.is_floating_point:
+            raise BayesNormError(f"dtype must be a floating dtype such as torch.bfloat16, got {dtype}.")
+        networks: dict[nn.Module, nn.Module] = {}
+
+        def move(executable: Executable) -> Executable:
+            model = executable.model
+            if model not in networks:
+                try:
+                    networks[model] = own_copy(model).to(device=device, dtype=dtype)
+                except (AssertionError, RuntimeError, TypeError) as error:
+                    raise BayesNormError(f"device={device!r} cannot be used: {error}. Pass one like 'cpu'.") from error
+            return executable.over(networks[model])
+
+        return self.over(move)
+
+    def over(self, move: Move) -> Self:
+        """Return the posterior over moved networks, with its own tensors on their device."""
+        return dataclasses.replace(self, executable=move(self.executable))
 
     def drawn(self, n: int, seed: int) -> State:
         """Return `sample(n, seed)`, stored so that another prediction with the same seed need not sample again."""

@@ -32,7 +32,7 @@ from ..network import (
     find_batchnorm,
 )
 from ..schema import Array, later, number, one_of, optional, record, refuse, text, whole
-from .base import Config, Posterior, Tensors
+from .base import Config, Move, Posterior, Tensors
 from .fluctuations import FLUCTUATIONS, Fluctuations
 from .training_batches import LAYERS, SCHEMA, TrainingBatches
 
@@ -150,6 +150,17 @@ class BatchNormPosterior(Posterior):
             batch_mean=self.batch_mean[columns],
             fluctuations=self.fluctuations.columns(columns),
             output_directions=OutputDirections(self.output_directions.rows),
+        )
+
+    def over(self, move: Move) -> Self:
+        executable = move(self.executable)
+        return dataclasses.replace(
+            self,
+            executable=executable,
+            running=self.running.to(executable.device),
+            batch_mean=self.batch_mean.to(executable.device),
+            fluctuations=self.fluctuations.to(executable.device),
+            output_directions=self.output_directions.over(executable),
         )
 
     def tensors(self) -> Tensors:

@@ -14,7 +14,7 @@ from ..files import grouped, prefixed
 from ..likelihoods import Likelihood
 from ..network import Executable, State
 from ..schema import Array, listed, record
-from .base import PART, Config, Posterior, Tensors, derived_seeds, effective_batch_size
+from .base import PART, Config, Move, Posterior, Tensors, derived_seeds, effective_batch_size
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -46,6 +46,9 @@ class CombinedPosterior(Posterior):
     @property
     def replaced(self) -> frozenset[str]:
         return frozenset[str]().union(*(part.replaced for part in self.parts))
+
+    def over(self, move: Move) -> Self:
+        return dataclasses.replace(super().over(move), parts=tuple(part.over(move) for part in self.parts))
 
     def sample(self, n: int, seed: int = 0) -> State:
         drawn: State = {}

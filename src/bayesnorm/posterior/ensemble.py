@@ -21,7 +21,7 @@ from ..files import grouped, prefixed, under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, tensors_of
 from ..schema import Array, arrays_like, listed, record
-from .base import PART, Config, Posterior, Tensors, architecture, derived_seeds, effective_batch_size
+from .base import PART, Config, Move, Posterior, Tensors, architecture, derived_seeds, effective_batch_size
 from .deterministic import DeterministicPosterior
 
 
@@ -82,6 +82,9 @@ class EnsemblePosterior(Posterior):
 
     def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
         return self._with_members(lambda member: member.compile(dtype=dtype, tf32=tf32, mode=mode))
+
+    def over(self, move: Move) -> Self:
+        return super().over(move)._with_members(lambda member: member.over(move))
 
     def sample(self, n: int, seed: int = 0) -> State:
         if not self.alike:

@@ -57,6 +57,10 @@ class Fluctuations(ShortRepr, ABC):
         """Return the distribution with every coordinate multiplied by its factor, (P,)."""
         return self._mapped(lambda values: values * factor)
 
+    def to(self, device: torch.device) -> Self:
+        """Return the distribution on another device."""
+        return self._mapped(lambda values: values.to(device))
+
     def placed(self, columns: Tensor, width: int) -> Self:
         """Return a distribution over more coordinates, of which only those with these indices vary."""
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import copy
 import dataclasses
 from collections.abc import Iterator
 from dataclasses import dataclass
@@ -18,7 +19,7 @@ from ..files import prefixed, under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, as_tensor, isolated_torch_randomness, restore_state, tensors_of
 from ..schema import Array, anything, arrays_like, mapping, number, record, refuse, text, whole
-from .base import Config, Posterior, Tensors
+from .base import Config, Move, Posterior, Tensors
 from .weight_distributions import WeightDistribution, WeightPrior, weight_arrays, weights_from
 
 
@@ -52,6 +53,13 @@ class VariationalPosterior(Posterior):
     @property
     def replaced(self) -> frozenset[str]:
         return frozenset(tensors_of(self.model))
+
+    def over(self, move: Move) -> Self:
+        posterior = super().over(move)
+        device = posterior.executable.device
+        weights = {name: copy.deepcopy(weight).to(device) for name, weight in self.weights.items()}
+        points = {name: value.to(device) for name, value in self.points.items()}
+        return dataclasses.replace(posterior, weights=weights, points=points)
 
     @torch.inference_mode(False)
     @torch.no_grad()

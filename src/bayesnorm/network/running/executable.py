@@ -13,7 +13,7 @@ import contextlib
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
-from typing import Any, TypedDict, Unpack
+from typing import Any, Self, TypedDict, Unpack
 
 import torch
 from torch import Tensor, nn
@@ -114,6 +114,12 @@ class Executable:
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._build()
+
+    def over(self, model: nn.Module) -> Self:
+        """Return the same executable for another network of this architecture."""
+        other = object.__new__(type(self))
+        other.__setstate__({**self.__getstate__(), "model": unwrap(model)})
+        return other
 
     @property
     def device(self) -> torch.device:
