@@ -34,16 +34,37 @@ class Says:
     target: str = "price"
 
 
+def left_out(name, why):
+    return f"{name} was left out: it {why}. (Use --keep {name} to include it.)"
+
+
+def leaks(name, how, shown=None):
+    return f"Possible leak: {name} {how}. (Use --drop {shown or name} to leave it out.)"
+
+
+def reads(name, kind, cell, value):
+    return f"{name} contains {kind} such as '{cell}', which is read as {value}."
+
+
+def sold(*told):
+    return Says([NUMBER, *told], {"sold": "date", **HOUSE})
+
+
+def of_churn(column, told):
+    return Says([CLASSES, told], {"months": "number", column: "category"}, "churn")
+
+
+TEXT_IDS = "contains text such as '7922e4ff-084c' that differs in most rows"
+ALONE = "alone predicts churn correctly in all 48 rows"
+ACCENTS = Says([NUMBER], {"town": "category", "größe": "number"})
+PLAIN = Says([NUMBER], HOUSE)
 LEARNED = {
     "ids.csv": Says(
         [
             NUMBER,
-            "listing was left out: it contains text such as '7922e4ff-084c' that differs in most rows. "
-            "(Use --keep listing to include it.)",
-            "customer_id was left out: it is an id, with a different whole number in every row. "
-            "(Use --keep customer_id to include it.)",
-            "address was left out: it contains text such as 'High Street 3' that differs in most rows. "
-            "(Use --keep address to include it.)",
+            left_out("listing", TEXT_IDS),
+            left_out("customer_id", "is an id, with a different whole number in every row"),
+            left_out("address", "contains text such as 'High Street 3' that differs in most rows"),
         ],
         HOUSE,
     ),
@@ -51,96 +72,44 @@ LEARNED = {
         [
             "1 column without a name in the first line was left out.",
             NUMBER,
-            "nr was left out: it numbers the rows, from 1 to 48. (Use --keep nr to include it.)",
+            left_out("nr", "numbers the rows, from 1 to 48"),
         ],
         {"year": "number", **HOUSE},
     ),
     "constant_and_empty.csv": Says(
-        [
-            NUMBER,
-            "country was left out: it is 'NL' in every row. (Use --keep country to include it.)",
-            "remarks was left out: it is empty.",
-        ],
-        HOUSE,
+        [NUMBER, left_out("country", "is 'NL' in every row"), "remarks was left out: it is empty."], HOUSE
     ),
     "crowd.csv": Says([NUMBER], {"agent": "category", **HOUSE}),
     "copied_target.csv": Says(
-        [
-            NUMBER,
-            "Possible leak: price_cents is (nearly) a linear function of price. "
-            "(Use --drop price_cents to leave it out.)",
-        ],
-        {**HOUSE, "price_cents": "number"},
+        [NUMBER, leaks("price_cents", "is (nearly) a linear function of price")], {**HOUSE, "price_cents": "number"}
     ),
     "ranked_target.csv": Says(
-        [
-            NUMBER,
-            "Possible leak: value puts the rows in (nearly) the same order as price. "
-            "(Use --drop value to leave it out.)",
-        ],
-        {**HOUSE, "value": "number"},
+        [NUMBER, leaks("value", "puts the rows in (nearly) the same order as price")], {**HOUSE, "value": "number"}
     ),
-    "recoded_target.csv": Says(
-        [
-            CLASSES,
-            "Possible leak: segment alone predicts churn correctly in all 48 rows. "
-            "(Use --drop segment to leave it out.)",
-        ],
-        {"months": "number", "segment": "category"},
-        "churn",
-    ),
-    "known_afterwards.csv": Says(
-        [
-            CLASSES,
-            "Possible leak: reason for leaving alone predicts churn correctly in all 48 rows. "
-            "(Use --drop 'reason for leaving' to leave it out.)",
-        ],
-        {"months": "number", "reason for leaving": "category"},
-        "churn",
-    ),
-    "dates_iso.csv": Says([NUMBER], {"sold": "date", **HOUSE}),
-    "dates_day_first.csv": Says(
-        [NUMBER, "sold contains dates such as '23/07/2022', which is read as 2022-07-23."], {"sold": "date", **HOUSE}
-    ),
-    "dates_month_first.csv": Says(
-        [NUMBER, "sold contains dates such as '07/23/2022', which is read as 2022-07-23."], {"sold": "date", **HOUSE}
-    ),
+    "recoded_target.csv": of_churn("segment", leaks("segment", ALONE)),
+    "known_afterwards.csv": of_churn("reason for leaving", leaks("reason for leaving", ALONE, "'reason for leaving'")),
+    "dates_iso.csv": sold(),
+    "dates_day_first.csv": sold(reads("sold", "dates", "23/07/2022", "2022-07-23")),
+    "dates_month_first.csv": sold(reads("sold", "dates", "07/23/2022", "2022-07-23")),
     "dates_either_way.csv": Says(
         [NUMBER, "sold was left out: it contains dates in more than one format, such as '1/19/2023' and '23/7/2022'."],
         HOUSE,
     ),
-    "dates_undecided.csv": Says(
-        [
-            NUMBER,
-            "sold contains dates such as '2.3.2022', which is read as 2022-03-02 (a guess; "
-            "use --as sold=month-first to override).",
-        ],
-        {"sold": "date", **HOUSE},
+    "dates_undecided.csv": sold(
+        reads("sold", "dates", "2.3.2022", "2022-03-02 (a guess; use --as sold=month-first to override)")
     ),
     "dates_of_excel.csv": Says(
-        [NUMBER, "sale date contains dates such as '44765', which is read as 2022-07-23."],
-        {"sale date": "date", **HOUSE},
+        [NUMBER, reads("sale date", "dates", "44765", "2022-07-23")], {"sale date": "date", **HOUSE}
     ),
     "times_of_day.csv": Says([NUMBER], {"viewed": "date", **HOUSE}),
-    "dollars.csv": Says([NUMBER, "price contains numbers such as '$440,800.00', which is read as 440800."], HOUSE),
-    "euros.csv": Says([NUMBER, "price contains numbers such as '440.800,00 €', which is read as 440800."], HOUSE),
-    "percents.csv": Says(
-        [NUMBER, "rate contains numbers such as '10.0 %', which is read as 10."], {"rate": "number", **HOUSE}
-    ),
+    "dollars.csv": Says([NUMBER, reads("price", "numbers", "$440,800.00", "440800")], HOUSE),
+    "euros.csv": Says([NUMBER, reads("price", "numbers", "440.800,00 €", "440800")], HOUSE),
+    "percents.csv": Says([NUMBER, reads("rate", "numbers", "10.0 %", "10")], {"rate": "number", **HOUSE}),
     "two_currencies.csv": Says(
-        [
-            NUMBER,
-            "rent was left out: it contains amounts in more than one unit, such as '142 €' and '$83'. "
-            "(Use --keep rent to include it.)",
-        ],
-        HOUSE,
+        [NUMBER, left_out("rent", "contains amounts in more than one unit, such as '142 €' and '$83'")], HOUSE
     ),
-    "cp1252.csv": Says([NUMBER], {"town": "category", "größe": "number"}),
-    "utf16.csv": Says([NUMBER], {"town": "category", "größe": "number"}),
-    "with_mark.csv": Says([NUMBER], {"town": "category", "größe": "number"}),
-    "packed.csv.gz": Says([NUMBER], HOUSE),
-    "lines.jsonl": Says([NUMBER], HOUSE),
-    "quoted.csv": Says([NUMBER], HOUSE),
+    **dict.fromkeys(("cp1252.csv", "utf16.csv", "with_mark.csv"), ACCENTS),
+    **dict.fromkeys(("packed.csv.gz", "lines.jsonl", "quoted.csv"), PLAIN),
     "targets_missing.csv": Says(
         [
             "8 rows without a value in price were left out. (Cells such as NA, None and null count as missing.)",
@@ -185,31 +154,15 @@ REFUSED = {
 FITTED = {"thirty_rows.csv", "rare_class.csv", "trend.csv", "patients.csv", "two_targets.csv"}
 
 
+UNSET = dict.fromkeys(
+    ["task", "test_fraction", "time", "group", "epochs", "members", "effective_batch_size", "max_rows"]
+)
+OFF = dict.fromkeys(["fast", "interruptible", "conformal", "homoscedastic"], False)
+CHOSEN = {"method": "mcbn", "read_as": {}, "holdout": Holdout.random, "seed": 0, "hidden": (4,), "device": Device.cpu}
+
+
 def options(target):
-    return FitOptions(
-        target=target,
-        task=None,
-        method="mcbn",
-        drop=(),
-        keep=(),
-        categorical=(),
-        read_as={},
-        test_fraction=None,
-        holdout=Holdout.random,
-        time=None,
-        group=None,
-        seed=0,
-        epochs=None,
-        hidden=(4,),
-        members=None,
-        fast=False,
-        interruptible=False,
-        conformal=False,
-        homoscedastic=False,
-        effective_batch_size=None,
-        device=Device.cpu,
-        max_rows=None,
-    )
+    return FitOptions(target=target, drop=(), keep=(), categorical=(), **UNSET, **OFF, **CHOSEN)
 
 
 def test_the_files_are_those_that_are_made():
