@@ -11,6 +11,8 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.calibration.sampled_outputs import mean_score
 
+from ..apply import Apply
+
 # Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:(batch_size|temperature). .* scored best:bayesnorm.BayesNormWarning")
 
@@ -112,7 +114,7 @@ def test_missing_targets_do_not_count_where_every_output_has_a_precision():
 def test_channels_of_maps_keep_precisions_of_their_own(score, axis):
     """One number stays one for all channels; several are calibrated each by its own channel."""
     model = nn.Sequential(nn.Conv2d(3, 4, 1), nn.BatchNorm2d(4), nn.Tanh(), nn.Conv2d(4, 2, 1)).double().eval()
-    model = model if axis == 1 else nn.Sequential(model, ChannelsLast())
+    model = model if axis == 1 else nn.Sequential(model, Apply(lambda f: f.movedim(1, -1)))
     posterior = sure(bn.MCBN(batch_size=16, states=16).fit(model, noise(64, 3, 2, 5, seed=0), bn.Gaussian(axis=axis)))
     x, truth = noise(200, 3, 2, 5, seed=1), torch.tensor([0.1, 5.0], dtype=torch.float64)
     spread = truth.view(2, 1, 1) if axis == 1 else truth
@@ -123,11 +125,6 @@ def test_channels_of_maps_keep_precisions_of_their_own(score, axis):
     found = calibrated_noise(own, x, y, score=score)
     assert found.shape == (2,)
     assert ((found / truth.square() - 1).abs() < SIGMAS * math.sqrt(4 * 0.619 / 2000)).all()
-
-
-class ChannelsLast(nn.Module):
-    def forward(self, x):
-        return x.movedim(1, -1)
 
 
 def _only(posterior, k):

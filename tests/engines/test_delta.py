@@ -14,6 +14,7 @@ from bayesnorm.engines.gaussian_outputs import SOFTMAX_SAMPLES, GaussianOutputs
 from bayesnorm.errors import NetworkError
 from bayesnorm.posterior import Empirical
 
+from ..apply import Apply
 from ..two_norms import SIGMAS, TIGHT, Difference, network, rows
 
 
@@ -260,13 +261,10 @@ def test_contexts_change_nothing_and_no_gradient_stays(context, requires_grad, o
     assert all(parameter.grad is None for parameter in model.parameters())
 
 
-class Noisy(nn.Module):
-    def forward(self, x):
-        return x + 0.3 * torch.randn_like(x)
-
-
 def test_a_network_that_samples_numbers_leaves_the_global_generator_alone():
-    model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), Noisy(), nn.Linear(5, 1)).double()
+    model = nn.Sequential(
+        nn.Linear(3, 5), nn.BatchNorm1d(5), Apply(lambda h: h + 0.3 * torch.randn_like(h)), nn.Linear(5, 1)
+    ).double()
     before = torch.get_rng_state()
     posterior = fitted(model)
     first, again = (posterior.predict(rows(4, 3, seed=1), Delta()).mean for _ in range(2))

@@ -7,6 +7,8 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.errors import InputError, NetworkError
 
+from ..apply import Apply
+
 X = torch.randn(40, 6, generator=torch.Generator().manual_seed(0))
 
 
@@ -24,19 +26,11 @@ def test_inputs_that_the_network_does_not_take(posterior, engine):
             posterior.predict(x, engine)
 
 
-class Views(nn.Module):
-    """Every row holds several views, which batch norm sees one by one."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm, self.head = nn.BatchNorm1d(2), nn.Linear(2, 1)
-
-    def forward(self, x):
-        return self.head(self.norm(x.reshape(-1, 2))).reshape(len(x), -1).mean(1, keepdim=True)
-
-
 def test_rows_that_do_not_stay_apart():
-    posterior = bn.MCBN(batch_size=8, states=8).fit(Views().eval(), X)
+    """Every row holds several views, which batch norm sees one by one."""
+    views, mean = Apply(lambda x: x.reshape(-1, 2)), Apply(lambda f: f.reshape(-1, 3).mean(1, keepdim=True))
+    model = nn.Sequential(views, nn.BatchNorm1d(2), nn.Linear(2, 1), mean).eval()
+    posterior = bn.MCBN(batch_size=8, states=8).fit(model, X)
     with pytest.raises(NetworkError, match=r"model: .*cannot be run .*engine=MonteCarlo\(\)"):
         posterior.predict(X, bn.Delta())
     state = {name: value[0] for name, value in posterior.sample(1).items()}
@@ -94,18 +88,8 @@ def test_dead_units_have_no_derivatives_and_are_no_reason_to_refuse():
     assert (posterior.predict(X, bn.Delta()).epistemic == 0).all()
 
 
-class NoDerivatives(nn.Module):
-    """What it gives back was never part of a graph."""
-
-    def __init__(self):
-        super().__init__()
-        self.norm = nn.BatchNorm1d(6)
-
-    def forward(self, x):
-        return self.norm(x).detach().sum(1, keepdim=True)
-
-
 def test_outputs_without_any_derivative():
-    posterior = bn.MCBN(batch_size=8, states=8).fit(NoDerivatives().eval(), X)
-    with pytest.raises(NetworkError, match=r"model: its outputs depend on the statistics of 'norm'"):
+    detached = Apply(lambda h: h.detach().sum(1, keepdim=True))
+    posterior = bn.MCBN(batch_size=8, states=8).fit(nn.Sequential(nn.BatchNorm1d(6), detached).eval(), X)
+    with pytest.raises(NetworkError, match=r"model: its outputs depend on the statistics of '0'"):
         posterior.predict(X, bn.Delta())

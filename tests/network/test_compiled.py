@@ -15,6 +15,8 @@ import bayesnorm as bn
 from bayesnorm.network import CompiledExecutable
 from bayesnorm.network.running import compiled
 
+from ..apply import Apply
+
 CLOSE = {"rtol": 1e-4, "atol": 1e-5}
 """Single precision, outputs of order 1: the same sums in another order."""
 
@@ -47,17 +49,6 @@ class WritesIntoPlain(nn.Module):
         out = torch.zeros_like(h)
         out[:, 1:] = self.bn(h)[:, 1:]
         return self.head(out)
-
-
-class MixesRows(nn.Module):
-    """Subtracts a little of the batch's mean."""
-
-    def __init__(self, share):
-        super().__init__()
-        self.share = share
-
-    def forward(self, x):
-        return x - self.share * x.mean(0)
 
 
 def images(n, seed=0):
@@ -224,12 +215,12 @@ def test_what_cannot_be_compiled_runs_as_before_and_says_so_once(compiler, messa
 
 @pytest.mark.parametrize("share", [1.0, 0.2])
 def test_rows_that_depend_on_each_other_run_as_before(compiler, share):
-    posterior = fitted(mlp(MixesRows(share)), rows(40))
+    posterior = fitted(mlp(Apply(lambda h: h - share * h.mean(0))), rows(40))
     fast = posterior.compile()
     with pytest.warns(bn.BayesNormWarning, match=r"gives other numbers when compiled.*depend on other examples"):
         found = outputs(fast, rows(5))
     assert torch.equal(found, outputs(posterior, rows(5)))
-    late = fitted(mlp(MixesRows(share)), rows(40), layers=1)
+    late = fitted(mlp(Apply(lambda h: h - share * h.mean(0))), rows(40), layers=1)
     torch.testing.assert_close(outputs(late.compile(), rows(5)), outputs(late, rows(5)), **CLOSE)
 
 

@@ -9,6 +9,8 @@ from bayesnorm.errors import InputError, NetworkError
 from bayesnorm.network import Executable
 from bayesnorm.network.running.plan import default_block_bytes
 
+from ..apply import Apply
+
 TIGHT = {"rtol": 1e-9, "atol": 1e-10}
 """Double precision throughout this file; outputs are of order 1."""
 
@@ -19,32 +21,6 @@ def data(*shape, rows=40):
 
 def fitted(model, x, **options):
     return bn.MCBN(batch_size=8, states=9).fit(model.double(), x, **options)
-
-
-class Branching(nn.Module):
-    """Control flow that depends on drawn values."""
-
-    def __init__(self):
-        super().__init__()
-        self.inner, self.bn, self.head = nn.Linear(3, 4), nn.BatchNorm1d(4), nn.Linear(4, 1)
-
-    def forward(self, x):
-        h = self.bn(self.inner(x))
-        if h[:, 0].mean() > 0.05:
-            h = 3 * h
-        return self.head(h)
-
-
-class ToNumPy(nn.Module):
-    """Leaves PyTorch in the middle."""
-
-    def __init__(self):
-        super().__init__()
-        self.bn, self.head = nn.BatchNorm1d(3), nn.Linear(3, 1)
-
-    def forward(self, x):
-        h = torch.from_numpy(self.bn(x).detach().numpy().copy()).tanh()
-        return self.head(h)
 
 
 class WritesIntoPlain(nn.Module):
@@ -74,13 +50,25 @@ class AddsInPlace(nn.Module):
         return self.head(h)
 
 
-@pytest.mark.parametrize("network", [Branching, ToNumPy, WritesIntoPlain, AddsInPlace])
+def branching():
+    """Control flow that depends on drawn values."""
+    middle = nn.BatchNorm1d(4), Apply(lambda h: 3 * h if h[:, 0].mean() > 0.05 else h)
+    return nn.Sequential(nn.Linear(3, 4), *middle, nn.Linear(4, 1))
+
+
+def to_numpy():
+    """Leaves PyTorch in the middle."""
+    leave = Apply(lambda h: torch.from_numpy(h.detach().numpy().copy()).tanh())
+    return nn.Sequential(nn.BatchNorm1d(3), leave, nn.Linear(3, 1))
+
+
+@pytest.mark.parametrize("network", [branching, to_numpy, WritesIntoPlain, AddsInPlace])
 def test_what_cannot_be_vectorised_runs_in_a_loop_with_one_warning(network, reference, snapshot):
     model, x = network(), data(3)
     posterior = fitted(model, x)
     before = snapshot(model)
     engine = bn.MonteCarlo(samples=9)
-    with pytest.warns(bn.BayesNormWarning, match=f"{network.__name__} cannot be vectorised") as said:
+    with pytest.warns(bn.BayesNormWarning, match=f"{type(model).__name__} cannot be vectorised") as said:
         outputs = engine.outputs(posterior, x)
     assert len(said) == 1
     again, other_shape = engine.outputs(posterior, x), engine.outputs(posterior, x[:7])  # says nothing more
@@ -148,19 +136,13 @@ def test_an_entry_that_is_not_there():
             fitted(Several(kind), data(3), output=output)
 
 
-class Centred(nn.Module):
+def centred():
     """Every row's output depends on the other rows."""
-
-    def __init__(self):
-        super().__init__()
-        self.bn, self.head = nn.BatchNorm1d(3), nn.Linear(3, 1)
-
-    def forward(self, x):
-        return self.head(self.bn(x - x.mean(0)))
+    return nn.Sequential(Apply(lambda x: x - x.mean(0)), nn.BatchNorm1d(3), nn.Linear(3, 1))
 
 
 def test_rows_that_depend_on_each_other_are_not_split(reference):
-    model, x = Centred(), data(3)
+    model, x = centred(), data(3)
     posterior = fitted(model, x)
     for rows, block_bytes in ((2, 1), (3, 1), (40, 1), (40, 100), (40, 2**20)):
         expected = reference(model, posterior.sample(5), x[:rows])
@@ -229,18 +211,12 @@ def test_a_forward_that_reads_the_batch_size(block_bytes, reference):
     torch.testing.assert_close(outputs, reference(model, posterior.sample(5), x), **TIGHT)
 
 
-class WritesIntoInput(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.bn, self.head = nn.BatchNorm1d(3), nn.Linear(3, 1)
-
-    def forward(self, x):
-        x.mul_(2).add_(1)
-        return self.head(self.bn(x))
+def writes_into_input():
+    return nn.Sequential(Apply(lambda x: x.mul_(2).add_(1)), nn.BatchNorm1d(3), nn.Linear(3, 1))
 
 
 @pytest.mark.parametrize("vectorize", [True, False])
-@pytest.mark.parametrize("network", [WritesIntoInput, lambda: nn.Sequential(nn.ReLU(inplace=True), Centred())])
+@pytest.mark.parametrize("network", [writes_into_input, lambda: nn.Sequential(nn.ReLU(inplace=True), centred())])
 def test_a_network_that_writes_into_its_input(network, vectorize, reference):
     model, x = network(), data(3)
     kept = x.clone()
@@ -293,34 +269,17 @@ def test_images_run_channels_last_where_the_network_takes_it(kind, layers, refer
     assert not [str(w.message) for w in recwarn]
 
 
-class FlatOutput(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.bn, self.head = nn.BatchNorm1d(3), nn.Linear(3, 1)
-
-    def forward(self, x):
-        return self.head(self.bn(x)).squeeze(-1)
-
-
 def test_one_output_without_an_axis(reference):
-    model, x = FlatOutput(), data(3)
+    model, x = nn.Sequential(nn.BatchNorm1d(3), nn.Linear(3, 1), nn.Flatten(0)), data(3)
     posterior = fitted(model, x)
     assert posterior.predict(x).mean.shape == (40,)
     outputs = bn.MonteCarlo(samples=5).outputs(posterior, x)
     torch.testing.assert_close(outputs, reference(model, posterior.sample(5), x), **TIGHT)
 
 
-class Embedded(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.embed, self.bn, self.head = nn.Embedding(7, 3), nn.BatchNorm1d(3), nn.Linear(3, 1)
-
-    def forward(self, x):
-        return self.head(self.bn(self.embed(x).mean(1)))
-
-
 def test_integer_inputs_stay_integers(reference):
-    model, x = Embedded(), torch.randint(0, 7, (40, 4))
+    mean = Apply(lambda h: h.mean(1))
+    model, x = nn.Sequential(nn.Embedding(7, 3), mean, nn.BatchNorm1d(3), nn.Linear(3, 1)), torch.randint(0, 7, (40, 4))
     posterior = fitted(model, x)
     outputs = bn.MonteCarlo(samples=5).outputs(posterior, x)
     torch.testing.assert_close(outputs, reference(model, posterior.sample(5), x), **TIGHT)
