@@ -71,20 +71,6 @@ def test_a_layer_without_running_statistics_that_is_left_out_is_no_problem():
     assert [layer.name for layer in posterior.layers] == ["1.1"]
 
 
-class Twice(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.bn, self.head = nn.BatchNorm1d(3), nn.Linear(3, 1)
-
-    def forward(self, x):
-        return self.head(self.bn(torch.tanh(self.bn(x))))
-
-
-def test_one_layer_called_twice(refused):
-    model = Twice()
-    refused(model, r"model: batch-norm layer 'bn' is called 2 times .*layers=", lambda: fit(model), NetworkError)
-
-
 def test_one_layer_under_two_names(refused):
     shared = nn.BatchNorm1d(3)
     model = nn.Sequential(shared, nn.Tanh(), shared, nn.Linear(3, 1))

@@ -12,6 +12,8 @@ import bayesnorm as bn
 from bayesnorm.errors import InputError, NotFiniteError
 from bayesnorm.predictive import LaplaceNoise, NormalNoise, StudentTNoise
 
+from .apply import Apply
+
 # Small networks often want the least or the largest batch size; test_calibrate.py asks for the warning.
 pytestmark = pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
 
@@ -101,15 +103,8 @@ def test_targets_that_are_too_large(options):
 
 
 def test_targets_in_large_units_are_no_problem():
-    class Scaled(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.network = network()
-
-        def forward(self, x):
-            return 1e12 * self.network(x)
-
-    posterior = bn.MCBN(batch_size=16, states=16).fit(Scaled().eval(), X)
+    scaled = nn.Sequential(network(), Apply(lambda f: 1e12 * f)).eval()
+    posterior = bn.MCBN(batch_size=16, states=16).fit(scaled, X)
     for options in ({}, {"score": "pll"}):
         found = bn.calibrate(posterior, X, 1e12 * Y, **options)
         assert torch.isfinite(found.predict(X).log_prob(1e12 * Y)).all()
@@ -147,15 +142,8 @@ def test_extreme_rows_leave_no_mark():
 
 
 def test_a_class_that_is_ruled_out_is_no_fault():
-    class Masked(nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.network = network(3)
-
-        def forward(self, x):
-            return self.network(x) + torch.tensor([0.0, -torch.inf, 0.0])
-
-    predictive = bn.MCBN(batch_size=16, states=8).fit(Masked().eval(), X, bn.Categorical()).predict(X)
+    masked = nn.Sequential(network(3), Apply(lambda f: f + torch.tensor([0.0, -torch.inf, 0.0]))).eval()
+    predictive = bn.MCBN(batch_size=16, states=8).fit(masked, X, bn.Categorical()).predict(X)
     assert (predictive.probs[:, 1] == 0).all()
     assert torch.isfinite(predictive.entropy).all()
 

@@ -6,6 +6,7 @@ import random
 import numpy as np
 import pytest
 import torch
+from torch import nn
 from torch.utils.data import (
     BatchSampler,
     DataLoader,
@@ -19,9 +20,12 @@ from torch.utils.data import (
     WeightedRandomSampler,
 )
 
+import bayesnorm as bn
 from bayesnorm.errors import InputError
 from bayesnorm.network import mini_batches
 from bayesnorm.network.collecting.batches import isolated_randomness
+
+from ..apply import Apply
 
 ROWS = 20
 X = torch.stack([torch.arange(ROWS), 100 + torch.arange(ROWS)], 1).float()
@@ -221,17 +225,6 @@ def test_batch_size_none_takes_the_loaders_own():
 
 
 def test_the_users_data_is_not_changed_by_a_network_that_writes_into_its_input():
-    import bayesnorm as bn
-
-    class InPlace(torch.nn.Module):
-        def __init__(self):
-            super().__init__()
-            self.bn, self.head = torch.nn.BatchNorm1d(2), torch.nn.Linear(2, 1)
-
-        def forward(self, x):
-            x.sub_(100).mul_(2)
-            return self.head(self.bn(x))
-
     class Whole(Dataset):
         def __len__(self):
             return ROWS
@@ -241,7 +234,9 @@ def test_the_users_data_is_not_changed_by_a_network_that_writes_into_its_input()
 
     kept = X.clone()
     loader = DataLoader(Whole(), batch_size=19, collate_fn=lambda rows: kept[: len(rows)])
-    bn.MCBN(batch_size=19, states=2).fit(InPlace(), loader)
+    bn.MCBN(batch_size=19, states=2).fit(
+        nn.Sequential(Apply(lambda x: x.sub_(100).mul_(2)), nn.BatchNorm1d(2), nn.Linear(2, 1)), loader
+    )
     assert torch.equal(kept, X)
 
 

@@ -22,6 +22,8 @@ from bayesnorm.network import (
     trace_units,
 )
 
+from ..apply import Apply
+
 
 def mlp():
     return nn.Sequential(nn.Linear(6, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 5), nn.ReLU(), nn.Linear(5, 3))
@@ -53,17 +55,6 @@ class Residual(nn.Module):
         return self.head(torch.relu(self.last(x.view(x.size(0), -1))))
 
 
-class Pooled(nn.Module):
-    def __init__(self):
-        super().__init__()
-        self.first, self.norm = nn.Conv2d(1, 4, 2), nn.BatchNorm2d(4, affine=False)
-        self.second, self.head = nn.Conv2d(4, 8, 4), nn.Linear(8, 2)
-
-    def forward(self, x):
-        x = self.norm(self.first(x))
-        return self.head(self.second(x).mean((2, 3)))
-
-
 class Positions(nn.Module):
     """Positions of channels that are padded, left out, summed and dropped."""
 
@@ -76,6 +67,16 @@ class Positions(nn.Module):
         x = F.pad(self.pad(self.first(x)), [0, 1, 1, 0])[:, :, ::2, 1:]
         y = self.side(x).abs().sum((2, 3))
         return self.head(y - -F.max_pool2d(self.second(x), (2, 5)).squeeze(-1).squeeze(2)) / 4
+
+
+def pooled():
+    first = nn.Conv2d(1, 4, 2), nn.BatchNorm2d(4, affine=False)
+    return nn.Sequential(*first, nn.Conv2d(4, 8, 4), Apply(lambda x: x.mean((2, 3))), nn.Linear(8, 2))
+
+
+def odd(between):
+    """A network with one thing in the middle."""
+    return nn.Sequential(nn.Linear(3, 4), between, nn.Linear(4, 2))
 
 
 def whole_numbers(network, seed=0):
@@ -106,7 +107,7 @@ def drawn_removal(units, network, seed, share=0.4):
 
 
 IMAGES = (5, 1, 8, 8)
-NETWORKS = {"mlp": (mlp, (5, 6)), "lenet": (lenet, IMAGES), "residual": (Residual, IMAGES), "pooled": (Pooled, IMAGES)}
+NETWORKS = {"mlp": (mlp, (5, 6)), "lenet": (lenet, IMAGES), "residual": (Residual, IMAGES), "pooled": (pooled, IMAGES)}
 NETWORKS["positions"] = (Positions, IMAGES)
 
 
@@ -177,41 +178,25 @@ def test_added_units_go_together():
     assert (alone, both) == (set(), {units.written["stem"][0]})
 
 
-class Odd(nn.Module):
-    """A network with one thing in the middle."""
-
-    def __init__(self, between):
-        super().__init__()
-        self.first, self.second, self.between = nn.Linear(3, 4), nn.Linear(4, 2), between
-
-    def forward(self, x):
-        return self.second(self.between(self.first(x)))
-
-
-class Doubled(nn.Module):
-    def forward(self, x):
-        return torch.stack([x, x]).sum(0)
-
-
 def test_units_that_are_used_otherwise_are_kept():
     for between, reason in (
         (nn.Softmax(1), "softmax"),
         (nn.LayerNorm(4), "layernorm"),
-        (Doubled(), "stack"),
+        (Apply(lambda x: torch.stack([x, x]).sum(0)), "stack"),
         (nn.Unflatten(1, (4,)), "unflatten"),
     ):
-        units = trace_units(Odd(between))
-        assert set(units.written["first"]) <= set(units.required)
-        assert reason in units.required[units.written["first"][0]]
-        assert "outputs" in units.required[units.written["second"][0]]
+        units = trace_units(odd(between))
+        assert set(units.written["0"]) <= set(units.required)
+        assert reason in units.required[units.written["0"][0]]
+        assert "outputs" in units.required[units.written["2"][0]]
 
 
 def test_zero_does_not_pass_a_sigmoid_but_deafness_does():
-    network = Odd(nn.Sigmoid())
+    network = odd(nn.Sigmoid())
     units = trace_units(network)
     flags = torch.tensor([True, False, False, False])
-    assert Removal({"first": flags}).units(units) == set()
-    assert Removal(deaf={"second": flags}).units(units) == {units.written["first"][0]}
+    assert Removal({"0": flags}).units(units) == set()
+    assert Removal(deaf={"2": flags}).units(units) == {units.written["0"][0]}
 
 
 class Deciding(nn.Module):
