@@ -52,9 +52,9 @@ def test_several_outputs_and_no_folds(line, quick, tmp_path):
     quick |= {"heteroscedastic": False, "members": 1}
     model = BayesNormRegressor(**quick).fit(X, np.stack([y, -y], 1))
     model.save(tmp_path / "model")
-    again = load(tmp_path / "model")
-    np.testing.assert_array_equal(again.predict(X), model.predict(X))
-    assert np.isnan(again.selection_.chosen.score)
+    for again in (load(tmp_path / "model"), pickle.loads(pickle.dumps(model))):
+        np.testing.assert_array_equal(again.predict(X), model.predict(X))
+        assert np.isnan(again.selection_.chosen.score)
 
 
 def test_no_training_rows_in_the_file(line, tmp_path):

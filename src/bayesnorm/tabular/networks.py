@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from collections.abc import Sequence
 from itertools import pairwise
@@ -157,7 +158,7 @@ def posterior_parts(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, 
         "config": posterior.config(),
         "likelihood": posterior.likelihood.config(),
     }
-    return tensors, config
+    return tensors, json.loads(json.dumps(config))  # lists for tuples, as in a file
 
 
 def posterior_from(
