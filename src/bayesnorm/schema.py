@@ -179,6 +179,11 @@ def record(**fields: Check) -> Check:
     return check
 
 
+def with_tuples(fields: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the fields of a record with tuples for lists, as dataclasses hold them."""
+    return {name: tuple(value) if isinstance(value, list) else value for name, value in fields.items()}
+
+
 @dataclass(frozen=True, eq=False)
 class Array:
     """Describe a tensor: values are at least `least` and have finite squares (variances must only be finite).

@@ -5,11 +5,13 @@ import shutil
 
 import pytest
 
+from bayesnorm import files
+
 from ..sealed_runs import seal
 from .conftest import houses, write_csv
 
 pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
-tabular = pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install scikit-learn pandas")
+pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 
 @pytest.fixture
@@ -91,16 +93,14 @@ def test_predict_says_it_in_one_line(bayesnorm, regression_run, like, moved, tmp
     assert set(told["drift"]["moved"]) == {"area", "town"}
 
 
-def test_a_run_of_an_earlier_version(bayesnorm, refuses, regression_run, moved, tmp_path):
+def test_a_run_of_an_earlier_version(refuses, regression_run, moved, tmp_path):
     run = shutil.copytree(regression_run.run, tmp_path / "run")
-    model = tabular.load(run / "model.bayesnorm")
-    model.training_columns_ = model.ranges_ = None
-    model.save(run / "model.bayesnorm")
+    tensors, config = files.read(run / "model.bayesnorm")
+    config.pop("training_columns")
+    files.write(run / "model.bayesnorm", tensors, config)
     seal(run)
-    assert "an earlier version fitted this estimator" in (line := refuses("drift", run, moved))
-    assert "Fit it again." in line
-    assert "rift: the rows" not in (ended := bayesnorm("predict", run, moved)).err
-    assert ended.code == 0
+    for command in ("drift", "predict"):
+        assert "of an earlier version. Fit the model again." in refuses(command, run, moved)
 
 
 def test_refuses(refuses, regression_run, moved, tmp_path):

@@ -12,8 +12,7 @@ from .conftest import QUICK, houses, write_csv
 pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
 
 from bayesnorm.predictive import RegressionPredictive
-from bayesnorm.tabular.intervals import FoldLevels, IntervalLevels
-from bayesnorm.tabular.search_results import OutOfFold
+from bayesnorm.tabular.intervals import FoldLevels, IntervalLevels, OutOfFold
 
 
 @pytest.mark.parametrize("target", ["price", "town"])

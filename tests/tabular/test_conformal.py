@@ -12,7 +12,7 @@ from sklearn.model_selection import KFold
 
 from bayesnorm.errors import BayesNormError
 from bayesnorm.tabular import BayesNormRegressor, load
-from bayesnorm.tabular.conformal import ConformalScores
+from bayesnorm.tabular.intervals import ConformalScores
 
 DRAWS = 500
 

@@ -61,8 +61,8 @@ def test_a_few_rows_do_not_decide_how_far_members_disagree(line, quick, monkeypa
     """Of two members that differ wildly on one row of forty, next to nothing is certain; on all of them, nearly all."""
     X, y = line
     seen = []
-    judge = Members.judged
-    monkeypatch.setattr(Members, "judged", lambda self, *given: seen.append(self) or judge(self, *given))
+    calibrated = Members.calibrated
+    monkeypatch.setattr(Members, "calibrated", lambda self, *args: seen.append(self) or calibrated(self, *args))
     BayesNormRegressor(**{**quick, "members": 3, "epochs": 5}).fit(X, y)
     (members,) = seen
     first, second = members.rounds

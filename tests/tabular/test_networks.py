@@ -5,8 +5,7 @@ import torch
 from torch import nn
 
 from bayesnorm.errors import BayesNormError
-from bayesnorm.tabular.encodings import PiecewiseLinear, Waves
-from bayesnorm.tabular.networks import encoder_for, network_for, parsed_encoding
+from bayesnorm.tabular.networks import PiecewiseLinear, Waves, encoder_for, network_for, parsed_encoding
 from bayesnorm.tabular.stacked import Skip
 
 

@@ -10,8 +10,8 @@ from bayesnorm.errors import BayesNormWarning, InputError
 from bayesnorm.metrics import coverage, crps
 from bayesnorm.posterior import effective_batch_size
 from bayesnorm.tabular import BayesNormRegressor
+from bayesnorm.tabular.search_results import LARGEST, SMALLEST
 from bayesnorm.tabular.trainer import Trainer
-from bayesnorm.tabular.uncertainty_parts import LARGEST, SMALLEST
 
 from .conftest import line_model, mixed_model
 

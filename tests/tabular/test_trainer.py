@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 import torch
 
-from bayesnorm.tabular.search_plan import SearchPlan, Setting
+from bayesnorm.tabular.search_plan import Setting
 from bayesnorm.tabular.targets import NumberTargets
 from bayesnorm.tabular.trainer import LEAST_RATE, WARM_UP, Trainer, warm_cosine
 
@@ -20,10 +20,6 @@ def trainer_for(X: np.ndarray, y: np.ndarray, heteroscedastic: bool = False) -> 
     targets = NumberTargets.from_array(y[:, None], None, heteroscedastic)
     x = torch.from_numpy(X).float()
     return Trainer(x, targets, "mcbn", learning_rate=1e-2, seed=0, device=torch.device("cpu"), verbose=False)
-
-
-def plan(epochs: int, *, search: bool = True) -> SearchPlan:
-    return SearchPlan((SETTING,), epochs, search, scouts=1, again=0)
 
 
 def test_the_step_size_rises_and_falls_along_a_cosine():
@@ -45,7 +41,7 @@ def test_networks_of_a_setting_are_kept_as_they_were_when_together_they_were_bes
     folds = torch.arange(80).chunk(2)
     settings = [SETTING, replace(SETTING, weight_decay=10.0)]
     trainer = trainer_for(X, noise)
-    stack, epochs = trainer.train(settings, folds[::-1], folds, plan(60))
+    stack, epochs = trainer.train(settings, folds[::-1], 60, test_rows=folds)
     assert epochs[0] == epochs[1]
     assert epochs[2] == epochs[3]
     assert epochs.min() < 60
@@ -57,14 +53,14 @@ def test_networks_of_a_setting_are_kept_as_they_were_when_together_they_were_bes
 def test_a_given_number_of_epochs_is_kept_to_and_the_step_size_falls_all_the_way(line, monkeypatch):
     trainer, everything, shares = trainer_for(*line), torch.arange(80), []
     monkeypatch.setattr("bayesnorm.tabular.trainer.warm_cosine", lambda share: shares.append(share) or 1.0)
-    _, epochs = trainer.train([SETTING], [everything] * 2, None, plan(200), epochs=30)
+    _, epochs = trainer.train([SETTING], [everything] * 2, 30)
     assert epochs.tolist() == [30] * 2
     np.testing.assert_allclose(shares, np.arange(300) / 300)  # ten steps of eight rows in each epoch
 
 
 def test_members_are_different_networks(line):
     trainer, everything = trainer_for(*line), torch.arange(80)
-    trained = [trainer.train([SETTING], [everything], None, plan(1), epochs=1, first=k)[0] for k in (0, 0, 1)]
+    trained = [trainer.train([SETTING], [everything], 1, first=k)[0] for k in (0, 0, 1)]
     first, again, other = (stack.weights.flat for stack in trained)
     assert torch.equal(first, again)
     assert not torch.equal(first, other)
@@ -74,7 +70,7 @@ def test_networks_are_scored_at_the_noise_that_is_best_for_them_all(line):
     """Predicted noise that is eight times too small for all networks does not decide when training is best."""
     trainer = trainer_for(*line, heteroscedastic=True)
     folds = torch.arange(80).chunk(2)
-    stack, _ = trainer.train([SETTING], folds[::-1], folds, plan(5))
+    stack, _ = trainer.train([SETTING], folds[::-1], 5, test_rows=folds)
     units = [trainer.targets.scales_of(rows) for rows in folds[::-1]]
     score = trainer._score("plain", list(folds), units, 2)
     before = score(stack, torch.arange(2))

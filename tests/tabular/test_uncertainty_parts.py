@@ -4,12 +4,21 @@ from __future__ import annotations
 
 import json
 import math
+from typing import Any
 
 import pytest
 import torch
 
 from bayesnorm.errors import FileFormatError
-from bayesnorm.tabular.uncertainty_parts import EXPONENT, FAR, LARGEST, SMALLEST, UncertaintyParts
+from bayesnorm.tabular.search_results import (
+    EXPONENT,
+    FAR,
+    LARGEST,
+    SMALLEST,
+    NetworkSetting,
+    Selection,
+    UncertaintyParts,
+)
 
 NOISE, RISE = 0.3, 40.0
 
@@ -70,12 +79,12 @@ def test_the_mean_of_more_members_errs_by_less():
 
 def test_the_batch_size_gives_samples_the_variance_that_is_left_to_them():
     parts = UncertaintyParts((50, 100), (1.4, 1.0), disagreement=0.2, excess=0.5, members=5, asked=1)
-    size = parts.batch_size(32, drawn=0.09)
+    size = parts.batch_size(32, variance=0.09)
     assert 0.09 * 32 / size == pytest.approx(parts.left_to_samples)  # samples vary as one over the batch size
-    assert parts.batch_size(32, drawn=1e9) == 32 * LARGEST
-    assert parts.batch_size(32, drawn=1e-9) == 32 * SMALLEST
+    assert parts.batch_size(32, variance=1e9) == 32 * LARGEST
+    assert parts.batch_size(32, variance=1e-9) == 32 * SMALLEST
     nothing = UncertaintyParts((100,), (1.0,), disagreement=0.2, excess=0.2, members=5, asked=1)
-    assert nothing.batch_size(32, drawn=0.09) == 32 * LARGEST
+    assert nothing.batch_size(32, variance=0.09) == 32 * LARGEST
 
 
 def test_a_few_far_rows_do_not_decide():
@@ -92,9 +101,16 @@ def test_errors_of_nothing():
     assert (parts.excess, parts.share, parts.noise, parts.shrinkage) == (0, 0, 0, 1)
 
 
+def config_with(parts: UncertaintyParts) -> dict[str, Any]:
+    """Return the JSON values of a selection with these parts."""
+    setting = NetworkSetting("plain", (4,), 0.0, 0.1, 8, epochs=3, point_score=math.nan, score=1.0)
+    selection = Selection("crps", (setting,), setting, folds=5, effective_batch_size=None, uncertainty=parts)
+    return json.loads(json.dumps(selection.config()))
+
+
 def test_as_json_and_back():
     parts = UncertaintyParts.estimate(curve(50, 100, spread=0.1), 0.01, members=10, asked=2)
-    assert UncertaintyParts.from_config(json.loads(json.dumps(parts.config()))) == parts
+    assert Selection.from_config(config_with(parts)).uncertainty == parts
 
 
 def test_what_cannot_be_is_refused():
@@ -109,6 +125,7 @@ def test_what_cannot_be_is_refused():
         {"asked": 1.5},
         {"more": 1},
     ):
-        config = UncertaintyParts.estimate(curve(50, 100), 0.01, members=10, asked=2).config()
+        config = config_with(UncertaintyParts.estimate(curve(50, 100), 0.01, members=10, asked=2))
+        config["uncertainty"] |= change
         with pytest.raises(FileFormatError, match=r"selection\.uncertainty"):
-            UncertaintyParts.from_config({**config, **change})
+            Selection.from_config(config)

@@ -138,7 +138,7 @@ def predict(
     ):
         for part in parts:
             inputs = [read_as_in_training(part, file, facts) for _, facts in runs]
-            if models[0].training_columns_ is not None and rows < MOST_COMPARED:
+            if rows < MOST_COMPARED:
                 compared.append(inputs[0])
             frames = []
             for model, values in zip(models, inputs, strict=True):

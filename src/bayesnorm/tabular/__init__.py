@@ -14,11 +14,10 @@ from . import column_checks as column_checks, column_types as column_types, date
 from .classifier import BayesNormClassifier as BayesNormClassifier
 from .encoded_columns import CategoricalColumn as CategoricalColumn
 from .explaining import UncertaintyExplanation as UncertaintyExplanation
-from .intervals import FoldLevels as FoldLevels
-from .loading import load as load
+from .intervals import FoldLevels as FoldLevels, OutOfFold as OutOfFold
+from .model_file import load as load
 from .preprocessing import Preprocessing as Preprocessing
 from .regressor import BayesNormRegressor as BayesNormRegressor
-from .search_results import NetworkSetting as NetworkSetting, OutOfFold as OutOfFold, Selection as Selection
+from .search_results import EXPONENT as EXPONENT, NetworkSetting as NetworkSetting, Selection as Selection
 from .table_drift import ColumnDrift as ColumnDrift, TableDrift as TableDrift
 from .targets import LARGEST_TARGET as LARGEST_TARGET
-from .uncertainty_parts import EXPONENT as EXPONENT

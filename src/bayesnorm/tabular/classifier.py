@@ -19,6 +19,7 @@ from ..likelihoods import Likelihood
 from ..predictive import ClassificationPredictive
 from .checks import as_input_errors, require_rows
 from .estimator import TabularEstimator
+from .model_file import ESTIMATORS
 from .targets import LabelTargets, Targets
 
 
@@ -94,9 +95,9 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
         Args:
             X: A table with the same columns as in training.
         """
-        found = super().predict_dist(X)
-        assert isinstance(found, ClassificationPredictive)
-        return found
+        predictive = super().predict_dist(X)
+        assert isinstance(predictive, ClassificationPredictive)
+        return predictive
 
     def uncertainty(self, X: Any) -> pd.DataFrame:
         """Return a data frame with the uncertainty of each row.
@@ -132,3 +133,6 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
         if self.temperature is None:
             return targets.likelihood, True
         return targets.likelihood.with_noise(torch.tensor(float(self.temperature))), False
+
+
+ESTIMATORS["BayesNormClassifier"] = BayesNormClassifier

@@ -7,6 +7,7 @@ import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
+from functools import partial
 from typing import Any, Self
 
 import numpy as np
@@ -27,10 +28,11 @@ from ..shift import adapt, drift
 from .checks import as_input_errors, check_frame, check_parameters, device_named, row_groups, row_weights
 from .choosing import Chooser
 from .explaining import PAIRS, UncertaintyExplanation, explain_uncertainty, usual_row
-from .model_file import write_estimator
-from .networks import BATCH_STATISTICS, posterior_from, posterior_parts
+from .held_out import Split
+from .model_file import posterior_from, posterior_parts, write_estimator
+from .networks import BATCH_STATISTICS
 from .preprocessing import Preprocessing, TableRows
-from .search_plan import folds_for, folds_of_groups, plan_for
+from .search_plan import PLANNED, folds_for, folds_of_groups, plan_for
 from .search_results import Selection
 from .table_drift import TableDrift, column_drift, table_drift
 from .targets import NumberTargets, Targets
@@ -72,8 +74,8 @@ class TabularEstimator(BaseEstimator):
     selection_: Selection = field(init=False)
     preprocessing_: Preprocessing = field(init=False)
     likeness_: Likeness = field(init=False)
-    ranges_: Ranges | None = field(init=False)
-    training_columns_: TrainingColumns | None = field(init=False)
+    ranges_: Ranges = field(init=False)
+    training_columns_: TrainingColumns = field(init=False)
     n_features_in_: int = field(init=False)
     seed_: int = field(init=False)
 
@@ -95,39 +97,34 @@ class TabularEstimator(BaseEstimator):
         self._check_table(X, reset=True)
         with as_input_errors():
             check_consistent_length(X, y)
-        rows = len(y)
-        kept, weights = row_weights(sample_weight, rows)
-        targets = self._targets(y, kept, weights)
-        X = X.iloc[kept] if isinstance(X, pd.DataFrame) else np.asarray(X)[kept]
+        numbers, weights = row_weights(sample_weight, len(y))
+        targets = self._targets(y, numbers, weights)
+        X = X.iloc[numbers] if isinstance(X, pd.DataFrame) else np.asarray(X)[numbers]
         self.preprocessing_ = Preprocessing.fit(X)
         table = self.preprocessing_.read(X)
         if self.preprocessing_.projected is not None:
             warnings.warn(
-                f"The table has {len(table.names):,} columns but only {len(kept):,} rows, too many for a network. All "
-                f"columns are used, but the networks get {self.preprocessing_.projected} random sums of them. A few "
-                "columns, chosen by what they mean, often predict better.",
+                f"The table has {len(table.names):,} columns but only {len(numbers):,} rows, too many for a network. "
+                f"All columns are used, but the networks get {self.preprocessing_.projected} random sums of them. A "
+                "few columns, chosen by what they mean, often predict better.",
                 BayesNormWarning,
                 stacklevel=3,
             )
         self.training_columns_ = TrainingColumns.fit(table.values)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         classes = targets.values.numpy() if targets.values.dim() == 1 else None
-        generator = np.random.default_rng(self.seed_)
-        folds = folds_for(len(kept), self.folds or LIKENESS_FOLDS, generator, classes)
+        generator, count = np.random.default_rng(self.seed_), self.folds or LIKENESS_FOLDS
+        folds = folds_for(len(numbers), count, generator, classes)
         self.likeness_ = Likeness.fit(table.features, folds)
         self.ranges_ = Ranges.fit(table.values, folds)
-
-        def parted() -> list[NDArray[np.int64]]:
-            if groups is not None:
-                return folds_of_groups(row_groups(groups, rows, kept), self.folds or LIKENESS_FOLDS, generator)
-            return folds_for(len(kept), self.folds or LIKENESS_FOLDS, generator, classes)
-
+        new_folds = partial(folds_for, len(numbers), count, generator, classes)
+        if groups is not None:
+            new_folds = partial(folds_of_groups, row_groups(groups, len(y), numbers), count, generator)
+            folds = new_folds()
         features = self.preprocessing_.network_inputs(table.features)
-        chooser = self._chooser(features, targets, folds if groups is None else parted(), parted)
-        self.posterior_, found = chooser.fit()
-        if found.out_of_fold is not None:
-            found.out_of_fold.rows[:] = kept[found.out_of_fold.rows]
-        self.selection_ = found
+        self.posterior_, self.selection_ = self._chooser(features, targets, folds, new_folds).fit()
+        if self.selection_.out_of_fold is not None:
+            self.selection_.out_of_fold.rows[:] = numbers[self.selection_.out_of_fold.rows]
         return self
 
     def _chooser(
@@ -135,7 +132,7 @@ class TabularEstimator(BaseEstimator):
         features: NDArray[np.float64],
         targets: Targets,
         folds: list[NDArray[np.int64]],
-        parted: Callable[[], list[NDArray[np.int64]]],
+        new_folds: Callable[[], list[NDArray[np.int64]]],
     ) -> Chooser:
         """Return the `Chooser` for the constructor's parameters.
 
@@ -143,40 +140,34 @@ class TabularEstimator(BaseEstimator):
             features: Inputs of the training rows.
             targets: Their targets.
             folds: Row numbers of the folds of the first round.
-            parted: A function that splits the rows into new folds.
+            new_folds: A function that splits the rows into new folds.
         """
-        rows = len(features)
-        if self.folds is not None:
-            rows -= max(len(fold) for fold in folds)
-        wide = self.preprocessing_.projected is not None  # bins of random sums of columns have no meaning
+        rows = len(features) if self.folds is None else len(features) - max(len(fold) for fold in folds)
+        parameters = {name: getattr(self, name) for name in PLANNED}
+        if self.preprocessing_.projected is not None and self.encoding is None:
+            parameters["encoding"] = "plain"  # bins of random sums of columns have no meaning
         plan = plan_for(
             rows,
             features.shape[1],
             classes=not isinstance(targets, NumberTargets),
             dropout=self.method == "dropout",
-            fast=bool(self.fast),
-            encoding="plain" if wide and self.encoding is None else self.encoding,
-            hidden=self.hidden,
-            batch_size=self.batch_size,
-            weight_decay=self.weight_decay,
-            dropout_rate=self.dropout_rate,
-            epochs=self.epochs,
-            max_epochs=self.max_epochs,
+            **parameters,
         )
         largest = max(setting.batch_size for setting in plan.settings)
         if largest >= rows:
             raise InputError(
                 f"batch_size={largest}, but only {rows} rows are left for training. Use at most batch_size={rows - 1}."
             )
-        size: Any = self.effective_batch_size
-        if size not in ("cross-validated", "elbo", None):
-            size = float(size)
-        rounds: list[list[NDArray[np.int64]]] = []
-        members = int(self.members or 1)
-        if self.folds is not None:
-            members = len(folds) + min(plan.again, len(folds)) if self.members is None else int(self.members)
-            rounds = [folds, *(parted() for _ in range(-(-members // len(folds)) - 1))]
+        if self.folds is None:
+            everything = (torch.arange(rows),) * int(self.members or 1)
+            rounds = [Split(everything, everything)]
+        else:
+            members = int(self.members or len(folds) + min(plan.again, len(folds)))
+            rounds = [_split(folds, members)]
+            while (missing := members - sum(map(len, rounds))) > 0:
+                rounds.append(_split(new_folds(), missing))
         likelihood, noise = self._likelihood(targets)
+        size: Any = self.effective_batch_size
         trainer = Trainer(
             x=torch.from_numpy(features).float(),
             targets=targets,
@@ -189,12 +180,12 @@ class TabularEstimator(BaseEstimator):
         return Chooser(
             trainer=trainer,
             plan=plan,
-            rounds=tuple(tuple(torch.from_numpy(fold) for fold in each) for each in rounds),
-            members=members,
+            rounds=tuple(rounds),
             likelihood=likelihood,
             noise=noise,
-            effective_batch_size=size,
+            effective_batch_size=size if size in ("cross-validated", "elbo", None) else float(size),
             interruptible=bool(self.interruptible),
+            folds=0 if self.folds is None else len(folds),
         )
 
     def predict_dist(self, X: Any) -> Predictive:
@@ -235,15 +226,7 @@ class TabularEstimator(BaseEstimator):
             X: A table with the same columns as in training, and at least one row.
         """
         table = self._read(X)
-        if self.training_columns_ is None:
-            raise BayesNormError(
-                "drift needs counts of the training columns, but an earlier version fitted this estimator without "
-                "them. Fit it again."
-            )
-        columns = [
-            column_drift(*parts)
-            for parts in zip(self.preprocessing_.columns, self.training_columns_.columns, table.values, strict=True)
-        ]
+        columns = map(column_drift, self.preprocessing_.columns, self.training_columns_.columns, table.values)
         network, why = None, f"method {self.method!r} has no batch statistics to compare"
         if self.method in BATCH_STATISTICS:
             try:
@@ -252,7 +235,7 @@ class TabularEstimator(BaseEstimator):
                 why = str(error)
         row_reasons = reasons(self.preprocessing_, self.likeness_, self.ranges_, table)
         unlike = np.array(row_reasons, dtype=object) != ""
-        return table_drift(columns, network, why, unlike)
+        return table_drift(list(columns), network, why, unlike)
 
     def explain_uncertainty(
         self, X: Any, *, pairs: int = PAIRS, output: int = 0, baseline: Any = None
@@ -272,8 +255,9 @@ class TabularEstimator(BaseEstimator):
             baseline = usual_row(self.preprocessing_, self.training_columns_)
         else:
             self._check_table(baseline, reset=False)
-        options: dict[str, Any] = {"index": table.index, "pairs": pairs, "output": output, "seed": self.seed_}
-        return explain_uncertainty(self._predictive_of, self.preprocessing_, table.features, baseline, **options)
+        return explain_uncertainty(
+            self._predictive_of, self.preprocessing_, table, baseline, pairs=pairs, output=output, seed=self.seed_
+        )
 
     def adapt(self, X: Any, *, strength: float | None = None) -> Self:
         """Return a new estimator whose batch statistics are adapted to unlabelled rows; this one is unchanged.
@@ -360,3 +344,8 @@ class TabularEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
+
+
+def _split(folds: list[NDArray[np.int64]], count: int) -> Split:
+    """Return the rows of the networks of the first folds."""
+    return Split.from_folds([torch.from_numpy(fold) for fold in folds]).first(count)

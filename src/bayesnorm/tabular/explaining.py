@@ -27,12 +27,12 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..arguments import require_whole
-from ..errors import BayesNormError, InputError
+from ..errors import InputError
 from ..predictive import ClassificationPredictive
 from ..words import DAY
 from .column_types import Numbers
 from .encoded_columns import DateColumn, NumericColumn
-from .preprocessing import Preprocessing, TableColumn
+from .preprocessing import Preprocessing, TableColumn, TableRows
 from .stacked import one_thread
 from .training_columns import CategoryCounts, NumberCounts, TrainingColumns
 
@@ -82,10 +82,9 @@ class Exchanges:
         place = np.argsort(orders, axis=1)
         masks = place[:, None] < np.arange(columns + 1)[:, None]  # (orders, steps, columns)
         weights = np.zeros(masks.shape)
-        each = np.arange(len(orders))[:, None]
-        step = np.arange(columns)
-        weights[each, step, orders] = -1 / len(orders)
-        weights[each, step + 1, orders] = 1 / len(orders)
+        order, step = np.arange(len(orders))[:, None], np.arange(columns)
+        weights[order, step, orders] = -1 / len(orders)
+        weights[order, step + 1, orders] = 1 / len(orders)
         different, which = np.unique(masks.reshape(-1, columns), axis=0, return_inverse=True)
         summed = np.zeros(different.shape)
         np.add.at(summed, which.reshape(-1), weights.reshape(-1, columns))
@@ -118,11 +117,10 @@ def shapley_values(
     most = max(1, MOST_VALUES // len(masks))
     for first in range(0, len(rows), most):
         some = rows[first : first + most]
-        found = np.empty(len(some) * len(masks))
-        for at in range(0, len(found), BLOCK):
-            row, which = np.divmod(np.arange(at, min(at + BLOCK, len(found))), len(masks))
-            found[at : at + BLOCK] = value(np.where(features[which], some[row], baseline))
-        values = found.reshape(len(some), len(masks))
+        values = np.empty((len(some), len(masks)))
+        for at in range(0, values.size, BLOCK):
+            row, which = np.divmod(np.arange(at, min(at + BLOCK, values.size)), len(masks))
+            values.flat[at : at + BLOCK] = value(np.where(features[which], some[row], baseline))
         shares.append((values - start) @ exchanges.weights[1:])
         totals.append(values[:, everything])
     return np.concatenate(shares), np.concatenate(totals), start
@@ -170,8 +168,8 @@ class UncertaintyExplanation:
         values, shares = self.contributions.to_numpy(), self.shares.to_numpy()
         order = np.argsort(-values, axis=1, kind="stable")[:, :k]
         row, place = np.arange(len(values)).repeat(order.shape[1]), order.reshape(-1)
-        kept = values[row, place] > 0
-        row, place = row[kept], place[kept]
+        positive = values[row, place] > 0
+        row, place = row[positive], place[positive]
         return pd.DataFrame(
             {
                 "row": self.contributions.index[row],
@@ -192,11 +190,11 @@ class UncertaintyExplanation:
         if values.size:
             leading = values.to_numpy().argmax(1)[values.to_numpy().max(1) > 0]
             first = np.bincount(leading, minlength=values.shape[1]) / len(values)
-        found = pd.DataFrame(
+        summary = pd.DataFrame(
             {"first": first, "share": self.shares.mean().to_numpy(), "contribution": values.mean().to_numpy()},
             index=values.columns,
         )
-        return found.sort_values(["first", "contribution"], ascending=False, kind="stable")
+        return summary.sort_values(["first", "contribution"], ascending=False, kind="stable")
 
     def words(self, k: int = 3) -> list[str]:
         """Return a text for each row that names the columns with the largest shares, such as "area 64 %, town 20 %".
@@ -206,18 +204,17 @@ class UncertaintyExplanation:
         names, shares = list(self.contributions.columns), self.shares.to_numpy()
         order = np.argsort(-shares, axis=1, kind="stable")[:, : require_whole("k", k)]
         return [
-            ", ".join(f"{names[place]} {100 * own[place]:.0f} %" for place in places if own[place] >= LEAST_SHARE)
-            for own, places in zip(shares, order, strict=True)
+            ", ".join(f"{names[place]} {100 * row[place]:.0f} %" for place in places if row[place] >= LEAST_SHARE)
+            for row, places in zip(shares, order, strict=True)
         ]
 
 
 def explain_uncertainty(
     predict: Callable[[Numbers], Any],
     preprocessing: Preprocessing,
-    features: Numbers,
+    table: TableRows,
     baseline_row: Any,
     *,
-    index: Any = None,
     pairs: int = PAIRS,
     output: int = 0,
     seed: int = 0,
@@ -226,10 +223,9 @@ def explain_uncertainty(
 
     Args:
         predict: A function from features, (rows, features), to predictives; it uses the same samples in every call.
-        preprocessing: The preprocessing that made the features.
-        features: The rows to explain.
+        preprocessing: The preprocessing that has read the table.
+        table: The rows to explain.
         baseline_row: A table with the row to compare with.
-        index: Labels of the rows; None for row numbers.
         pairs: Pairs of sampled column orders.
         output: The output to explain, if a regression has several.
         seed: Seed of the column orders.
@@ -240,25 +236,26 @@ def explain_uncertainty(
         raise InputError(f"baseline must be a table with one row, got {len(baseline)} rows.")
     if not isinstance(baseline_row, pd.DataFrame):
         baseline_row = pd.DataFrame(np.asarray(baseline_row), columns=preprocessing.names)
-    outputs = 1 if _of_classes(first := predict(baseline)) else first.epistemic.shape[1]
+    first = predict(baseline)
+    outputs = 1 if isinstance(first, ClassificationPredictive) else first.epistemic.shape[1]
     output = require_whole("output", output, 0, outputs - 1, error=InputError)
 
     def epistemic(rows: Numbers) -> Numbers:
-        found = predict(rows)
-        part = found.mutual_information.clamp_min(0) if _of_classes(found) else found.epistemic[:, output]
-        values: Numbers = part.numpy()
-        return values
+        predictive = predict(rows)
+        if isinstance(predictive, ClassificationPredictive):
+            return predictive.mutual_information.clamp_min(0).numpy()
+        return np.asarray(predictive.epistemic[:, output])
 
     widths = np.array([len(column.features) for column in preprocessing.columns])
     used = np.flatnonzero(widths)
     groups = np.arange(len(used)).repeat(widths[used])
     with one_thread():
-        players = _players(epistemic, features, baseline[0], groups, len(used))
+        players = _players(epistemic, table.features, baseline[0], groups, len(used))
         exchanges = Exchanges.sample(int(players.max(initial=-1)) + 1, pairs, seed)
-        shares, total, start = shapley_values(epistemic, features, baseline[0], players[groups], exchanges)
-    contributions = np.zeros((len(features), len(widths)))
+        shares, total, start = shapley_values(epistemic, table.features, baseline[0], players[groups], exchanges)
+    contributions = np.zeros((len(table.features), len(widths)))
     contributions[:, used] = shares[:, players] / np.bincount(players)[players]
-    frame = pd.DataFrame(contributions, index=index, columns=preprocessing.names)
+    frame = pd.DataFrame(contributions, index=table.index, columns=preprocessing.names)
     return UncertaintyExplanation(frame, pd.Series(total, index=frame.index, name="epistemic"), start, baseline_row)
 
 
@@ -283,15 +280,9 @@ def _players(
     return players
 
 
-def usual_row(preprocessing: Preprocessing, training: TrainingColumns | None) -> pd.DataFrame:
+def usual_row(preprocessing: Preprocessing, training: TrainingColumns) -> pd.DataFrame:
     """Return a table with a typical row: the median of each number and date, and the most common category."""
-    if training is None:
-        raise BayesNormError(
-            "explain_uncertainty needs a baseline row, but an earlier version fitted this estimator without storing "
-            "one. Pass baseline=..., or fit the estimator again."
-        )
-    parts = [_usual(*each) for each in zip(preprocessing.columns, training.columns, strict=True)]
-    return pd.concat(parts, axis=1)
+    return pd.concat(map(_usual, preprocessing.columns, training.columns), axis=1)
 
 
 def _usual(column: TableColumn, training: NumberCounts | CategoryCounts) -> pd.Series:
@@ -315,7 +306,3 @@ def _middle(column: NumericColumn, training: NumberCounts) -> float | None:
     if not training.single or not len(up_to):
         return column.centre
     return training.edges[1::2][int(np.searchsorted(up_to, up_to[-1] / 2))]
-
-
-def _of_classes(predictive: Any) -> bool:
-    return isinstance(predictive, ClassificationPredictive)

@@ -4,12 +4,11 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor
 
-from ..likelihoods import Likelihood
 from ..network import State
 from ..posterior import BatchNormPosterior, mask_seeds
 from .networks import BATCH_STATISTICS, LATE_LAYERS, batchnorm_method
@@ -18,50 +17,65 @@ from .stacked import Stack, StackedExecutable, StackedRows, stacked_statistics
 from .targets import Affine
 from .trainer import FACTORS, Trainer
 
-Folds = tuple[Tensor, ...]
-"""The row numbers of each fold."""
+# Number of samples of each network, and of batches that they come from.
+SAMPLES = 16
 
 
-def others(folds: Folds) -> list[Tensor]:
-    """Return the training rows of each fold, in ascending order."""
-    return [torch.cat([f for k, f in enumerate(folds) if k != held]).sort().values for held in range(len(folds))]
+@dataclass(frozen=True, eq=False)
+class Split:
+    """The rows of several networks, by number.
+
+    Args:
+        train_rows: The training rows of each network.
+        test_rows: The held-out rows of each network.
+    """
+
+    train_rows: tuple[Tensor, ...]
+    test_rows: tuple[Tensor, ...]
+
+    @classmethod
+    def from_folds(cls, folds: Sequence[Tensor]) -> Self:
+        """Return a split with one network for each fold, trained on all other folds."""
+        others = (torch.cat([*folds[:k], *folds[k + 1 :]]).sort().values for k in range(len(folds)))
+        return cls(tuple(others), tuple(folds))
+
+    def __len__(self) -> int:
+        return len(self.test_rows)
+
+    def first(self, count: int) -> Split:
+        """Return the rows of the first networks."""
+        return Split(self.train_rows[:count], self.test_rows[:count])
 
 
 @dataclass(frozen=True, eq=False)
 class HeldOut:
-    """Networks of folds, each with its held-out rows; all outputs are in standard units.
+    """Networks with their held-out rows; all outputs are in standard units.
 
     Args:
         trainer: The rows and targets.
-        likelihood: The likelihood of the outputs.
         setting: How the networks were trained.
-        stack: One network for each entry of `test_rows`.
-        train_rows: The training rows of each network.
-        test_rows: The held-out rows of each network.
-        samples: Number of samples, and of batches that they come from.
+        stack: The networks.
+        split: Their rows.
     """
 
     trainer: Trainer
-    likelihood: Likelihood
     setting: Setting
     stack: Stack
-    train_rows: Sequence[Tensor]
-    test_rows: Sequence[Tensor]
-    samples: int
+    split: Split
 
     @property
     def rows(self) -> Tensor:
         """All held-out rows, in the order of the outputs."""
-        return torch.cat(list(self.test_rows))
+        return torch.cat(self.split.test_rows)
 
     @property
     def folds(self) -> Tensor:
         """The number of the network of each of these rows."""
-        return torch.cat([torch.full((len(rows),), k) for k, rows in enumerate(self.test_rows)])
+        return torch.cat([torch.full((len(rows),), k) for k, rows in enumerate(self.split.test_rows)])
 
     def points(self) -> Tensor:
         """Return the outputs of the networks without sampling, (rows, outputs)."""
-        inputs = self._rows(self.test_rows)
+        inputs = self._rows(self.split.test_rows)
         return inputs.unpadded(self._executable.point(inputs)[None])[0]
 
     def outputs(self, size: float | None = None) -> Tensor:
@@ -74,8 +88,8 @@ class HeldOut:
             return self.points()[None]
         states = self._states(size)
         if not states:  # dropout with rate 0
-            return self.points().expand(self.samples, -1, -1)
-        inputs = self._rows(self.test_rows)
+            return self.points().expand(SAMPLES, -1, -1)
+        inputs = self._rows(self.split.test_rows)
         return inputs.unpadded(self._executable.run(states, inputs))
 
     def score(self) -> tuple[float, Tensor]:
@@ -98,7 +112,7 @@ class HeldOut:
 
     @property
     def _units(self) -> list[Affine]:
-        return [self.trainer.targets.scales_of(rows) for rows in self.train_rows]
+        return [self.trainer.targets.scales_of(rows) for rows in self.split.train_rows]
 
     def _rows(self, lists: Sequence[Tensor]) -> StackedRows:
         return self.trainer.rows(self.setting.encoding, lists, self._units)
@@ -114,13 +128,12 @@ class HeldOut:
         method, seed = self.trainer.method, self.trainer.seed
         if method not in BATCH_STATISTICS:
             rates = {name: float(rate[0]) for name, rate in self.stack.rates.items()}
-            return {f"{name}.seed": seeds for name, seeds in mask_seeds(rates, self.samples, seed).items()}
-        fitted = batchnorm_method(method, self.setting.batch_size, self.samples)
-        seeds = [seed] * len(self.stack)
-        collected = stacked_statistics(
-            self.stack, self._rows(self.train_rows), self.setting.batch_size, fitted.states, seeds
-        )
-        posterior: Any = BatchNormPosterior(self._executable, self.likelihood, **fitted.learned(collected))  # type: ignore[arg-type]
-        states = (posterior if size is None else posterior.at_batch_size(size)).sample(self.samples, seed)
+            return {f"{name}.seed": seeds for name, seeds in mask_seeds(rates, SAMPLES, seed).items()}
+        fitted = batchnorm_method(method, self.setting.batch_size, SAMPLES)
+        rows, seeds = self._rows(self.split.train_rows), [seed] * len(self.stack)
+        statistics = stacked_statistics(self.stack, rows, self.setting.batch_size, fitted.states, seeds)
+        executable: Any = self._executable
+        posterior: Any = BatchNormPosterior(executable, self.trainer.targets.likelihood, **fitted.learned(statistics))
+        states = (posterior if size is None else posterior.at_batch_size(size)).sample(SAMPLES, seed)
         late = self.stack.norms[-LATE_LAYERS].name
         return {name: state for name, state in states.items() if name.startswith(f"{late}.")}

@@ -1,11 +1,17 @@
-"""Save and load a fitted estimator as one file: networks, posterior, preprocessing and settings, no training rows."""
+"""Save and load a fitted estimator as one file: networks, posterior, preprocessing and settings, no training rows.
+
+Everything in a file is checked before it is used: the structure of the JSON, the shapes and values of tensors, and that
+they fit each other. No prediction is needed.
+"""
 
 from __future__ import annotations
 
+import json
+import math
 import os
 import re
-from collections.abc import Mapping
 from dataclasses import replace
+from itertools import pairwise
 from typing import Any
 
 import numpy as np
@@ -13,14 +19,17 @@ import torch
 from numpy.typing import NDArray
 from sklearn.base import ClassifierMixin
 from sklearn.utils.validation import check_is_fitted
+from torch import Tensor, nn
 
 from .. import files
-from ..engines import MonteCarlo
 from ..errors import BayesNormError, FileFormatError
-from ..predictive import ClassificationPredictive, RegressionPredictive
+from ..likelihoods import likelihood_from
+from ..network import Executable, tensors_of
+from ..posterior import Posterior, restored_posterior
 from ..schema import (
     Array,
     anything,
+    arrays_like,
     either,
     flag,
     just,
@@ -35,27 +44,38 @@ from ..schema import (
     require_tensors,
     text,
     whole,
+    with_tuples,
 )
+from ..training import Rescaled
 from .checks import check_parameters
-from .conformal import ConformalScores
-from .intervals import STEPS, IntervalLevels
-from .networks import DOUBLE, METHODS, POSTERIOR, posterior_from, posterior_parts
+from .intervals import LEVELS, ConformalScores, IntervalLevels
+from .networks import Encoded, PiecewiseLinear, Waves, network_for, parsed_encoding
 from .preprocessing import Preprocessing
-from .search_results import Selection
+from .search_results import NetworkSetting, Selection
 from .training_columns import TrainingColumns
 from .unusual_rows import Likeness, Ranges
 
 FORMAT, EARLIER_FORMAT = "bayesnorm-tabular-2", "bayesnorm-tabular"
 
-POSTERIORS = {
-    method: {"dropout": ("dropout",), "ensemble": ("deterministic",)}.get(method, ("batchnorm", "adapted"))
-    for method in METHODS
-}
-"""The kinds of posterior that members of each method can have."""
+ESTIMATORS: dict[str, type[Any]] = {}
+"""The estimators by their names in files; their modules add them, because they import this one."""
+
+DOUBLE = (torch.float64,)
 
 # Largest size of the labels in bytes; a file with a huge text dtype must not exhaust the memory.
 LARGEST_LABELS = 2**26
 
+# Largest number of encoded inputs that a file may declare.
+MOST_ENCODED = 2**20
+
+_POSTERIOR = record(
+    inputs=whole(1),
+    encoded=whole(0, MOST_ENCODED),
+    outputs=whole(1),
+    kind=one_of("batchnorm", "adapted", "dropout", "deterministic", "ensemble"),
+    config=anything,  # each kind of posterior checks its own configuration
+    likelihood=anything,
+)
 _FILE = record(
     format=one_of(FORMAT),
     estimator=text,
@@ -69,9 +89,9 @@ _FILE = record(
     classes=anything,
     outputs=optional(whole(1)),
     flat=optional(flag),
-    posterior=POSTERIOR,
-    training_columns=later(anything),
-    ranges=later(anything),
+    posterior=_POSTERIOR,
+    training_columns=anything,
+    ranges=anything,
 )
 """The structure of a file's JSON."""
 
@@ -97,103 +117,98 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
         "outputs": getattr(estimator, "n_outputs_", None),
         "flat": getattr(estimator, "_flat", None),
         "posterior": posterior,
+        "training_columns": estimator.training_columns_.config(),
+        "ranges": estimator.ranges_.config(),
     }
-    known = getattr(estimator, "training_columns_", None)  # missing in pickles of earlier versions
-    if known is not None:
-        config["training_columns"] = known.config()
-    ranges = getattr(estimator, "ranges_", None)
-    if ranges is not None:
-        config["ranges"] = ranges.config()
     levels = getattr(estimator, "interval_levels_", None)
-    if levels is not None:
-        tensors["interval_levels"] = torch.from_numpy(levels.own)
+    arrays = {} if levels is None else {"interval_levels": levels.levels}
     if getattr(estimator, "conformal", False):
-        for column, scores in enumerate(estimator.selection_.conformal):
-            tensors |= {f"conformal.{column}.{k}": torch.from_numpy(own) for k, own in enumerate(scores.scores)}
-    tensors["likeness.mean"] = torch.from_numpy(likeness.mean)
-    tensors["likeness.root"] = torch.from_numpy(np.ascontiguousarray(likeness.root))
+        for column, conformal in enumerate(estimator.selection_.conformal):
+            arrays |= {f"conformal.{column}.{k}": scores for k, scores in enumerate(conformal.scores)}
+    arrays |= {"likeness.mean": likeness.mean, "likeness.root": likeness.root}
+    tensors |= {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
     files.write(files.as_path(path), tensors, config)
 
 
-def read_estimator(path: str | os.PathLike[str], classes: Mapping[str, type[Any]]) -> Any:
-    """Read a fitted estimator that `write_estimator` wrote.
+def load(path: str | os.PathLike[str]) -> Any:
+    """Return the fitted `BayesNormRegressor` or `BayesNormClassifier` in a file that its `save` wrote.
 
     Args:
         path: The file.
-        classes: The accepted estimator classes, by name.
     """
     tensors, config = files.read(files.as_path(path))
-    if config.get("format") == EARLIER_FORMAT:
-        raise FileFormatError(f"path: {path} contains a tabular model of an earlier version. Fit the model again.")
-    if config.get("format") != FORMAT:
+    if config.get("format") not in (FORMAT, EARLIER_FORMAT):
         raise FileFormatError(
             f"path: {path} does not contain a tabular model. Pass a file that an estimator's save wrote."
         )
+    if config["format"] == EARLIER_FORMAT or not {"training_columns", "ranges"} <= config.keys():
+        raise FileFormatError(f"path: {path} contains a tabular model of an earlier version. Fit the model again.")
     try:
-        return _restored(tensors, config, classes)
+        return _restored(tensors, config)
     except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        told = str(error).removeprefix("path: ") if isinstance(error, BayesNormError) else repr(error)
+        reason = str(error).removeprefix("path: ") if isinstance(error, BayesNormError) else repr(error)
         raise FileFormatError(
-            f"path: {path} does not contain a complete model ({told.rstrip('.')}). Save it again."
+            f"path: {path} does not contain a complete model ({reason.rstrip('.')}). Save it again."
         ) from error
 
 
-def _restored(tensors: dict[str, torch.Tensor], config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
+def _restored(tensors: dict[str, Tensor], config: dict[str, Any]) -> Any:
     """Return the fitted estimator for the tensors and the JSON of a file."""
     _FILE(config, "config")
-    estimator, described = _unfitted(config, classes), config["posterior"]
-    one_of("ensemble", *POSTERIORS[estimator.method])(described["kind"], "posterior.kind")
-    estimator.preprocessing_ = Preprocessing.from_config(config["preprocessing"])
-    estimator.training_columns_ = None
-    if "training_columns" in config:
-        estimator.training_columns_ = TrainingColumns.from_config(config["training_columns"], estimator.preprocessing_)
+    estimator, posterior = _unfitted(config), config["posterior"]
+    preprocessing = estimator.preprocessing_ = Preprocessing.from_config(config["preprocessing"])
+    features, columns = len(preprocessing.mean), len(preprocessing.columns)
+    estimator.training_columns_ = TrainingColumns.from_config(config["training_columns"], preprocessing)
+    estimator.ranges_ = Ranges.from_config(config["ranges"], columns)
     estimator.selection_ = Selection.from_config(config["selection"])
-    features, columns = len(estimator.preprocessing_.mean), len(estimator.preprocessing_.columns)
-    estimator.ranges_ = Ranges.from_config(config["ranges"], columns) if "ranges" in config else None
-    inputs = estimator.preprocessing_.inputs
-    whole(inputs, inputs)(described["inputs"], "posterior.inputs")
+    whole(preprocessing.inputs, preprocessing.inputs)(posterior["inputs"], "posterior.inputs")
     whole(columns, columns)(config["columns"], "columns")
     optional(listed(text, columns, columns))(config["names"], "names")
     estimator.seed_, estimator.n_features_in_ = config["seed"], columns
     if config["names"] is not None:
         estimator.feature_names_in_ = np.array(config["names"], dtype=object)
-    own = {name: tensor for name, tensor in tensors.items() if not name.startswith(("network.", "posterior."))}
-    correlated = "likeness.root" in own and own["likeness.root"].dim() == 2
+    arrays = {name: tensor for name, tensor in tensors.items() if not name.startswith(("network.", "posterior."))}
+    correlated = "likeness.root" in arrays and arrays["likeness.root"].dim() == 2
     root = Array((features, features) if correlated else (features,), DOUBLE)
     expected = {"likeness.mean": Array((features,), DOUBLE), "likeness.root": root}
+    scores: list[list[str]] = []
     if isinstance(estimator, ClassifierMixin):
+        estimator.classes_ = _classes(config["classes"], posterior["outputs"])
         for name in ("outputs", "flat"):
             just(None)(config[name], name)
-        estimator.classes_ = _classes(config["classes"], described["outputs"])
+        _require_likelihood(posterior["likelihood"], ["Categorical"], "temperature")
     else:
-        targets = described["outputs"] // (1 + estimator.heteroscedastic)
+        targets = posterior["outputs"] // (1 + estimator.heteroscedastic)
         whole(targets, targets)(config["outputs"], "outputs")
         flag(config["flat"], "flat")
         just(None)(config["classes"], "classes")
+        if estimator.heteroscedastic:
+            kinds = ["HeteroscedasticGaussian", "HeteroscedasticStudentT"]
+            _require_likelihood(posterior["likelihood"], kinds, "scale", "floor", "df", targets=targets)
+        else:
+            _require_likelihood(posterior["likelihood"], ["Gaussian"], "precision", targets=targets)
         estimator.n_outputs_, estimator._flat, estimator.interval_levels_ = targets, config["flat"], None
-        if "interval_levels" in own:
-            expected["interval_levels"] = Array((targets, STEPS + 1), DOUBLE, 0.0)
-            estimator.interval_levels_ = IntervalLevels(own["interval_levels"].numpy())
+        if "interval_levels" in arrays:
+            expected["interval_levels"] = Array((targets, len(LEVELS)), DOUBLE, 0.0)
+            estimator.interval_levels_ = IntervalLevels(arrays["interval_levels"].numpy())
         scores = _conformal_names(estimator, targets)
         expected |= {name: Array((None,), DOUBLE) for names in scores for name in names}
-    require_tensors(own, expected)
-    if not isinstance(estimator, ClassifierMixin):
-        found = tuple(ConformalScores(tuple(np.sort(own[name].numpy()) for name in names)) for names in scores)
-        estimator.selection_ = replace(estimator.selection_, conformal=found)
-    estimator.likeness_ = Likeness(own["likeness.mean"].numpy(), own["likeness.root"].numpy(), config["threshold"])
-    estimator.posterior_ = posterior_from(tensors, described, estimator.method, estimator.selection_.chosen)
-    for member in getattr(estimator.posterior_, "members", (estimator.posterior_,)):
-        one_of(*POSTERIORS[estimator.method])(member.kind, "posterior.members.kind")
-    _require_prediction(estimator, inputs)
+    require_tensors(arrays, expected)
+    conformal = (ConformalScores(tuple(np.sort(arrays[name].numpy()) for name in names)) for names in scores)
+    estimator.selection_ = replace(estimator.selection_, conformal=tuple(conformal))
+    estimator.likeness_ = Likeness(
+        arrays["likeness.mean"].numpy(), arrays["likeness.root"].numpy(), config["threshold"]
+    )
+    estimator.posterior_ = posterior_from(tensors, posterior, estimator.method, estimator.selection_.chosen)
     return estimator
 
 
-def _unfitted(config: dict[str, Any], classes: Mapping[str, type[Any]]) -> Any:
+def _unfitted(config: dict[str, Any]) -> Any:
     """Return the unfitted estimator of a file, with its parameters."""
-    one_of(*classes)(config["estimator"], "estimator")
-    kind = classes[config["estimator"]]
+    one_of(*ESTIMATORS)(config["estimator"], "estimator")
+    kind = ESTIMATORS[config["estimator"]]
     record(**dict.fromkeys(kind().get_params(deep=False), anything))(config["parameters"], "parameters")
-    parameters = {name: tuple(v) if isinstance(v, list) else v for name, v in config["parameters"].items()}
+    parameters = with_tuples(config["parameters"])
     # Predictions run on the CPU, so another machine does not need the GPU of training.
     check_parameters({**parameters, "device": "cpu"})
     text(parameters["device"], "parameters.device")
@@ -218,22 +233,16 @@ def _classes(described: Any, count: int) -> NDArray[Any]:
         refuse("classes.values", values, f"{count} labels, each once,")
     if re.fullmatch(r"[<>|=]?[biufUO]\d{0,9}", name) is None or np.dtype(name).itemsize * count > LARGEST_LABELS:
         refuse("classes.dtype", name, "the dtype of labels")
-    found = np.array(values, dtype=name)
-    if found.tolist() != values:
+    labels = np.array(values, dtype=name)
+    if labels.tolist() != values:
         refuse("classes.dtype", name, "a dtype that holds the labels")
-    return found
+    return labels
 
 
-def _require_prediction(estimator: Any, features: int) -> None:
-    """Raise an error if the prediction for the mean of the training rows is not finite."""
-    samples = MonteCarlo(min(estimator._samples, MonteCarlo.samples))
-    found = estimator.posterior_.predict(torch.zeros(1, features, dtype=torch.float64), samples)
-    expected = ClassificationPredictive if isinstance(estimator, ClassifierMixin) else RegressionPredictive
-    if not isinstance(found, expected):
-        refuse("posterior.likelihood", type(found).__name__, "a likelihood of the estimator's kind of targets")
-    for part in [found.probs] if isinstance(found, ClassificationPredictive) else [found.mean, found.variance]:
-        if not bool(torch.isfinite(part).all()):
-            refuse("a prediction", "NaN or infinite", "a posterior with finite ones")
+def _require_likelihood(config: Any, kinds: list[str], *fields: str, targets: int = 1) -> None:
+    """Raise an error for a likelihood of other targets than the estimator's."""
+    numbers = later(either(list, listed(number(), targets, targets), number()))
+    record(kind=one_of(*kinds), **dict.fromkeys(fields, numbers))(config, "posterior.likelihood")
 
 
 def _json_parameter(name: str, value: Any) -> Any:
@@ -242,6 +251,87 @@ def _json_parameter(name: str, value: Any) -> Any:
         return None
     if isinstance(value, np.ndarray | np.generic):
         return value.tolist()
-    if isinstance(value, list | tuple):
-        return [_json_parameter("", each) for each in value]
-    return value
+    return [_json_parameter("", entry) for entry in value] if isinstance(value, list | tuple) else value
+
+
+def posterior_parts(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, Any]]:
+    """Return tensors and JSON values from which `posterior_from` restores the posterior."""
+    network = tensors_of(posterior.model)
+    weights = [tensor for name, tensor in network.items() if name.endswith("weight") and tensor.dim() == 2]
+    encoder = posterior.model.get_submodule("network.0")
+    tensors = {f"network.{name}": tensor.detach().clone() for name, tensor in network.items()}
+    tensors |= {f"posterior.{name}": tensor.detach().clone() for name, tensor in posterior.tensors().items()}
+    numbers = len(encoder.get_buffer("column")) if not isinstance(encoder, nn.Identity) else 0
+    config = {
+        "inputs": weights[0].shape[1] - numbers * (1 + isinstance(encoder, Waves)),
+        "encoded": numbers,
+        "outputs": weights[-1].shape[0],
+        "kind": posterior.kind,
+        "config": posterior.config(),
+        "likelihood": posterior.likelihood.config(),
+    }
+    return tensors, json.loads(json.dumps(config))  # lists for tuples, as in a file
+
+
+def posterior_from(
+    tensors: dict[str, Tensor], config: dict[str, Any], method: str, setting: NetworkSetting
+) -> Posterior:
+    """Return the posterior from the result of `posterior_parts`; sizes are checked before networks are built."""
+    weights = files.under("network.", tensors)
+    encoder, added = _encoder(setting.encoding, config["encoded"], weights, config["inputs"])
+    widths = [config["inputs"] + added, *setting.hidden, config["outputs"]]
+    _require_sizes(weights, widths, config["inputs"])
+    inner = network_for(method, widths[0], widths[-1], setting.hidden, setting.dropout_rate, 0)
+    model = Rescaled(
+        Encoded(encoder, *inner).double(), *(weights[name] for name in ("x_mean", "x_std", "y_mean", "y_std"))
+    ).eval()
+    require_tensors(weights, arrays_like(tensors_of(model), DOUBLE))
+    model.load_state_dict(weights)
+    kinds = {"dropout": ["dropout"], "ensemble": ["deterministic"]}.get(method, ["batchnorm", "adapted"])
+    one_of("ensemble", *kinds)(config["kind"], "posterior.kind")
+    posterior = restored_posterior(
+        {"kind": config["kind"], "posterior": config["config"]},
+        Executable(model),
+        likelihood_from(config["likelihood"]),
+        files.under("posterior.", tensors),
+    )
+    for member in getattr(posterior, "members", (posterior,)):
+        one_of(*kinds)(member.kind, "posterior.members.kind")
+    return posterior
+
+
+def _encoder(encoding: str, numbers: int, weights: dict[str, Tensor], inputs: int) -> tuple[nn.Module, int]:
+    """Return an encoder with the sizes of a file's encoder, and how many numbers it adds to the inputs."""
+    kind, _ = parsed_encoding(encoding)
+    if kind == "plain":
+        whole(0, 0)(numbers, "posterior.encoded")
+        return nn.Identity(), 0
+    least = {"low": -math.inf, "width": 5e-324} if kind == "bins" else {"frequency": -math.inf}
+    expected = {"network.0.column": Array((numbers,), (torch.long,), 0)}
+    expected |= {f"network.0.{name}": Array((numbers,), DOUBLE, bound) for name, bound in least.items()}
+    require_tensors({name: weights[name] for name in expected if name in weights}, expected)
+    column = weights["network.0.column"]
+    if numbers and int(column.max()) >= inputs:
+        refuse("posterior.network.0.column", int(column.max()), f"numbers below {inputs}")
+    if bool((column.diff() < 0).any()):
+        refuse("posterior.network.0.column", column.tolist(), "numbers in ascending order")
+    zeros = torch.zeros(numbers, dtype=torch.float64)
+    return (
+        (PiecewiseLinear(column, zeros, zeros + 1), numbers) if kind == "bins" else (Waves(column, zeros), 2 * numbers)
+    )
+
+
+def _require_sizes(weights: dict[str, Tensor], widths: list[int], inputs: int) -> None:
+    """Raise an error if the layer widths or the scales of inputs and outputs differ from those of the tensors."""
+    matrices = [name for name, tensor in weights.items() if tensor.dim() == 2]
+    in_order = sorted(matrices, key=lambda name: [int(part) for part in name.split(".") if part.isdigit()])
+    shapes, wanted = [tuple(weights[name].shape) for name in in_order], [(b, a) for a, b in pairwise(widths)]
+    if shapes != wanted:
+        refuse("posterior.network", shapes, f"weights of shapes {wanted}")
+    scales = {}
+    for name in ("x_mean", "x_std", "y_mean", "y_std"):
+        size = inputs if name.startswith("x") else widths[-1]
+        if weights.get(name, torch.empty(0)).shape == (1,):
+            size = 1  # one value for all
+        scales[name] = Array((size,), DOUBLE, 5e-324 if name.endswith("std") else -math.inf)
+    require_tensors({name: tensor for name, tensor in weights.items() if name in scales}, scales)

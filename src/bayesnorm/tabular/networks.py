@@ -1,26 +1,24 @@
-"""Build networks for tables and the posterior of each method, and store posteriors as tensors and JSON values."""
+"""Build networks for tables: encodings of their inputs, layers, and the posterior of each method.
+
+An encoding turns each input into several numbers, so that a linear layer can fit nonlinear functions. Encodings are
+fitted to training inputs once and then fixed; the inputs themselves are passed on too.
+"""
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Sequence
 from itertools import pairwise
-from typing import Any
+from typing import Any, Self
 
 import torch
 from torch import Tensor, nn
+from torch.nn import functional as F
 
 from ..errors import BayesNormError
-from ..files import under
-from ..likelihoods import Likelihood, likelihood_from
+from ..likelihoods import Likelihood
 from ..methods import MCBN, BatchNormMethod, GaussianBN, MCDropout, StochasticBN
-from ..network import Executable, tensors_of
-from ..posterior import Posterior, deterministic, restored_posterior
-from ..schema import Array, anything, arrays_like, one_of, record, refuse, require_tensors, whole
-from ..training import Rescaled
-from .encodings import Encoded, PiecewiseLinear, Waves
-from .search_results import NetworkSetting
+from ..posterior import Posterior, deterministic
 from .stacked import Skip
 
 BATCH_STATISTICS = ("mcbn", "gaussian", "stochastic")
@@ -123,92 +121,135 @@ def batchnorm_method(method: str, batch_size: int, states: int) -> BatchNormMeth
     return StochasticBN(batch_size, states)
 
 
-DOUBLE = (torch.float64,)
+# Inputs with fewer different values are not encoded: a binary input has no shape to fit.
+LEAST_VALUES = 3
 
-SCALES = ("x_mean", "x_std", "y_mean", "y_std")
+# Bins per input from which on a table look-up is faster than a matrix product.
+LOOKED_UP = 24
 
-# Largest number of encoded inputs that a file may declare.
-MOST_ENCODED = 2**20
-
-POSTERIOR = record(
-    inputs=whole(1),
-    encoded=whole(0, MOST_ENCODED),
-    outputs=whole(1),
-    kind=one_of("batchnorm", "adapted", "dropout", "deterministic", "ensemble"),
-    config=anything,  # each kind of posterior and likelihood checks its own configuration
-    likelihood=anything,
-)
-"""The structure of a posterior's JSON values."""
+# Most rows that quantiles are computed from.
+MOST_ROWS = 100_000
 
 
-def posterior_parts(posterior: Posterior) -> tuple[dict[str, Tensor], dict[str, Any]]:
-    """Return tensors and JSON values from which `posterior_from` restores the posterior."""
-    network = tensors_of(posterior.model)
-    weights = [tensor for name, tensor in network.items() if name.endswith("weight") and tensor.dim() == 2]
-    encoder = posterior.model.get_submodule("network.0")
-    tensors = {f"network.{name}": tensor.detach().clone() for name, tensor in network.items()}
-    tensors |= {f"posterior.{name}": tensor.detach().clone() for name, tensor in posterior.tensors().items()}
-    numbers = len(encoder.get_buffer("column")) if not isinstance(encoder, nn.Identity) else 0
-    made = 2 * numbers if isinstance(encoder, Waves) else numbers
-    config = {
-        "inputs": weights[0].shape[1] - made,
-        "encoded": numbers,
-        "outputs": weights[-1].shape[0],
-        "kind": posterior.kind,
-        "config": posterior.config(),
-        "likelihood": posterior.likelihood.config(),
-    }
-    return tensors, json.loads(json.dumps(config))  # lists for tuples, as in a file
+class PiecewiseLinear(nn.Module):
+    """Append to each input its position in each of its bins: 0 below, 1 above, and linear within (Gorishniy et al.
+    2022).
+
+    With a linear layer after it, this gives a sum of piecewise linear functions of the single inputs. Beyond the
+    outermost bins only the input itself changes.
+
+    Args:
+        column: The input of each bin, in ascending order, (bins,).
+        low: The lower end of each bin, in ascending order for each input, (bins,).
+        width: The width of each bin, (bins,).
+    """
+
+    def __init__(self, column: Tensor, low: Tensor, width: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("column", column.long())
+        self.register_buffer("low", low)
+        self.register_buffer("width", width)
+
+    @classmethod
+    def from_inputs(cls, x: Tensor, bins: int) -> Self:
+        """Return the encoding whose bins end at quantiles of training inputs (rows, inputs), with a limit per input."""
+        column, low, width = [torch.empty(0, dtype=torch.long, device=x.device)], [x.new_empty(0)], [x.new_empty(0)]
+        for number, values in enumerate(_some(x).T):
+            edges = values.unique()
+            if len(edges) < LEAST_VALUES:
+                continue
+            if len(edges) > bins + 1:
+                levels = torch.linspace(0, 1, bins + 1, dtype=torch.float64, device=x.device)
+                edges = torch.quantile(values.double(), levels).to(x.dtype).unique()
+            column.append(torch.full((len(edges) - 1,), number, device=x.device))
+            low.append(edges[:-1])
+            width.append(edges.diff())
+        return cls(torch.cat(column), torch.cat(low), torch.cat(width))
+
+    def forward(self, x: Tensor, linear: nn.Linear | None = None) -> Tensor:
+        """Return inputs and their positions in bins, or the output of a linear layer for them."""
+        if linear is not None and x.dim() == 2 and len(self.column) >= LOOKED_UP * x.shape[1]:
+            return self._looked_up(x, linear)
+        inside = ((x[..., self.column] - self.low) / self.width).clamp(0, 1)
+        encoded = torch.cat([x, inside], -1)
+        return encoded if linear is None else linear(encoded)
+
+    def _looked_up(self, x: Tensor, linear: nn.Linear) -> Tensor:
+        """Return the output of a linear layer for encoded inputs, without encoding them.
+
+        All bins below an input's bin are 1 and all above are 0, so sums of weights up to every bin, computed once,
+        replace products with ones and zeros.
+        """
+        inputs, device = x.shape[1], x.device
+        counts = self.column.bincount(minlength=inputs)
+        first, bent = counts.cumsum(0) - counts, counts.nonzero()[:, 0]
+        edges = x.new_full((inputs, int(counts.max())), math.inf)
+        edges[self.column, torch.arange(len(self.column), device=device) - first[self.column]] = self.low
+        values = x.T[bent].contiguous()
+        place = (torch.searchsorted(edges[bent], values, right=True) - 1).clamp_min(0)
+        bin_of = first[bent, None] + torch.minimum(place, counts[bent, None] - 1)  # infinite values: the last bin
+        inside = ((values - self.low[bin_of]) / self.width[bin_of]).clamp(0, 1)
+        weights = linear.weight[:, inputs:].T.contiguous()
+        below = weights.cumsum(0) - weights
+        table = torch.cat([below - below[first[self.column]], weights])
+        places, shares = torch.cat([bin_of, bin_of + len(weights)]).T, torch.cat([torch.ones_like(inside), inside]).T
+        bins = F.embedding_bag(places.contiguous(), table, per_sample_weights=shares.contiguous(), mode="sum")
+        return F.linear(x, linear.weight[:, :inputs], linear.bias) + bins
+
+    column: Tensor
+    low: Tensor
+    width: Tensor
 
 
-def posterior_from(
-    tensors: dict[str, Tensor], config: dict[str, Any], method: str, setting: NetworkSetting
-) -> Posterior:
-    """Return the posterior from the result of `posterior_parts`; sizes are checked before networks are built."""
-    own = under("network.", tensors)
-    encoder, made = _encoder(setting.encoding, config["encoded"], own)
-    widths = [config["inputs"] + made, *setting.hidden, config["outputs"]]
-    _require_sizes(own, widths, config["inputs"])
-    inner = network_for(method, widths[0], widths[-1], setting.hidden, setting.dropout_rate, 0)
-    network = Encoded(encoder, *inner).double()
-    model = Rescaled(network, *(own[name] for name in SCALES)).eval()
-    require_tensors(own, arrays_like(tensors_of(model), DOUBLE))
-    model.load_state_dict(own)
-    likelihood = likelihood_from(config["likelihood"])
-    part = {"kind": config["kind"], "posterior": config["config"]}
-    return restored_posterior(part, Executable(model), likelihood, under("posterior.", tensors))
+class Encoded(nn.Sequential):
+    """An encoding followed by layers, the first of them linear: as `nn.Sequential`, but faster for many bins."""
+
+    def forward(self, x: Tensor) -> Tensor:
+        encoder, first, *others = self
+        h = encoder(x, first) if isinstance(encoder, PiecewiseLinear) else first(encoder(x))
+        for layer in others:
+            h = layer(h)
+        result: Tensor = h
+        return result
 
 
-def _encoder(encoding: str, numbers: int, own: dict[str, Tensor]) -> tuple[nn.Module, int]:
-    """Return an encoder with the sizes of a file's encoder, and how many numbers it adds to the inputs."""
-    kind, _ = parsed_encoding(encoding)
-    if kind == "plain":
-        whole(0, 0)(numbers, "posterior.encoded")
-        return nn.Identity(), 0
-    nothing, column = torch.zeros(numbers, dtype=torch.float64), torch.zeros(numbers, dtype=torch.long)
-    expected = {"network.0.column": Array((numbers,), (torch.long,), 0)}
-    least = {"low": -math.inf, "width": 5e-324} if kind == "bins" else {"frequency": -math.inf}
-    expected |= {f"network.0.{name}": Array((numbers,), DOUBLE, bound) for name, bound in least.items()}
-    require_tensors({name: own[name] for name in expected if name in own}, expected)
-    if kind == "bins":
-        return PiecewiseLinear(column, nothing, nothing + 1), numbers
-    return Waves(column, nothing), 2 * numbers
+class Waves(nn.Module):
+    """Append to each input its sines and cosines at several frequencies.
+
+    Args:
+        column: The input of each frequency, (waves,).
+        frequency: Frequencies, in periods per unit of the input, (waves,).
+    """
+
+    def __init__(self, column: Tensor, frequency: Tensor) -> None:
+        super().__init__()
+        self.register_buffer("column", column.long())
+        self.register_buffer("frequency", frequency)
+
+    @classmethod
+    def from_inputs(cls, x: Tensor, waves: int, spread: float = 0.3, seed: int = 0) -> Self:
+        """Return the encoding with normally distributed frequencies for each of the inputs (rows, inputs).
+
+        Args:
+            x: Training inputs, standardised; they only show which inputs have more than two values.
+            waves: Number of frequencies per input.
+            spread: Standard deviation of the frequencies.
+            seed: Determines the frequencies.
+        """
+        bent = [number for number, values in enumerate(_some(x).T) if len(values.unique()) >= LEAST_VALUES]
+        generator = torch.Generator().manual_seed(seed)
+        frequency = spread * torch.randn(len(bent) * waves, generator=generator, dtype=torch.float64)
+        column = torch.tensor(bent, dtype=torch.long).repeat_interleave(waves)
+        return cls(column.to(x.device), frequency.to(x))
+
+    def forward(self, x: Tensor) -> Tensor:
+        turns = (2 * math.pi) * x[..., self.column] * self.frequency
+        return torch.cat([x, turns.sin(), turns.cos()], -1)
+
+    column: Tensor
+    frequency: Tensor
 
 
-def _require_sizes(own: dict[str, Tensor], widths: list[int], inputs: int) -> None:
-    """Raise an error if the layer widths differ from those of the tensors, or if the encoder uses unknown columns."""
-    matrices = [name for name, tensor in own.items() if tensor.dim() == 2]
-    in_order = sorted(matrices, key=lambda name: [int(part) for part in name.split(".") if part.isdigit()])
-    shapes, wanted = [tuple(own[name].shape) for name in in_order], [(b, a) for a, b in pairwise(widths)]
-    if shapes != wanted:
-        refuse("posterior.network", shapes, f"weights of shapes {wanted}")
-    expected = {}
-    column = own.get("network.0.column")
-    if column is not None and len(column) and int(column.max()) >= inputs:
-        refuse("posterior.network.0.column", int(column.max()), f"numbers below {inputs}")
-    if column is not None and bool((column.diff() < 0).any()):
-        refuse("posterior.network.0.column", column.tolist(), "numbers in ascending order")
-    for name, width in zip(SCALES, (inputs, inputs, widths[-1], widths[-1]), strict=True):
-        shape = (1,) if own.get(name, torch.empty(0)).shape == (1,) else (width,)  # one value for all, or one for each
-        expected[name] = Array(shape, DOUBLE, 5e-324 if name.endswith("std") else -math.inf)
-    require_tensors({name: tensor for name, tensor in own.items() if name in SCALES}, expected)
+def _some(x: Tensor) -> Tensor:
+    """Return evenly spaced rows, at most as many as quantiles are computed from."""
+    return x[:: -(-len(x) // MOST_ROWS)] if len(x) else x

@@ -18,6 +18,7 @@ from ..predictive import RegressionPredictive, require_level
 from .checks import as_input_errors, real_targets, require_rows
 from .estimator import TabularEstimator
 from .intervals import IntervalLevels
+from .model_file import ESTIMATORS
 from .targets import NumberTargets, Targets
 
 
@@ -83,8 +84,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         preprocessing_: The map from tables to network inputs.
         interval_levels_: The calibration of the intervals; None without cross-validation.
         likeness_, ranges_: The statistics of training rows and columns that detect unusual rows.
-        training_columns_: The counts of training columns that `drift` compares with; None for files of earlier
-            versions.
+        training_columns_: The counts of training columns that `drift` compares with.
         n_features_in_, feature_names_in_: Number and names of the training columns.
         n_outputs_: Number of targets per row.
         seed_: The seed of all random numbers.
@@ -138,9 +138,9 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         Args:
             X: A table with the same columns as in training.
         """
-        found = super().predict_dist(X)
-        assert isinstance(found, RegressionPredictive)
-        return found
+        predictive = super().predict_dist(X)
+        assert isinstance(predictive, RegressionPredictive)
+        return predictive
 
     def predict_interval(self, X: Any, level: float = 0.9) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the central interval that contains the target with probability `level`.
@@ -168,16 +168,15 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
             X: A table with the same columns as in training.
             y: One value for each row and output, in the shape of the training targets.
         """
-        given = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
-        parts = zip(self.selection_.conformal, *self._members_of(X), given.T, strict=True)
-        return np.stack([scores.cdf(mean, std, own) for scores, mean, std, own in parts], 1)
+        targets = np.asarray(y, dtype=np.float64).reshape(len(X), -1)
+        parts = zip(self.selection_.conformal, *self._members_of(X), targets.T, strict=True)
+        return np.stack([scores.cdf(mean, std, values) for scores, mean, std, values in parts], 1)
 
     def _conformal_interval(self, X: Any, level: float) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return the lower and upper ends of conformal intervals, each (rows, outputs)."""
         parts = zip(self.selection_.conformal, *self._members_of(X), strict=True)
-        found = [scores.interval(mean, std, level) for scores, mean, std in parts]
-        lower, upper = (np.stack(bounds, 1) for bounds in zip(*found, strict=True))
-        return lower, upper
+        lower, upper = zip(*(scores.interval(mean, std, level) for scores, mean, std in parts), strict=True)
+        return np.stack(lower, 1), np.stack(upper, 1)
 
     def _members_of(self, X: Any) -> tuple[NDArray[np.float64], NDArray[np.float64]]:
         """Return means and standard deviations of the members with conformal scores, each (outputs, members, rows)."""
@@ -189,8 +188,8 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
             )
         x, count = self._inputs(self._read(X).features), len(scores[0].scores)
         members = getattr(self.posterior_, "members", (self.posterior_,))[:count]
-        said: list[Any] = [member.likelihood.predictive(member.executable.point(x)[None]) for member in members]
-        mean, std = (torch.cat([getattr(each, part) for each in said]).numpy() for part in ("loc", "scale"))
+        parts: list[Any] = [member.likelihood.predictive(member.executable.point(x)[None]) for member in members]
+        mean, std = torch.cat([part.loc for part in parts]).numpy(), torch.cat([part.scale for part in parts]).numpy()
         return np.moveaxis(mean, 2, 0), np.moveaxis(std, 2, 0)
 
     def interval_of(self, predictive: RegressionPredictive, level: float = 0.9) -> tuple[Tensor, Tensor]:
@@ -236,5 +235,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
 
     def _like_y(self, values: torch.Tensor) -> NDArray[np.float64]:
         """Return values, (rows, outputs), in the shape of the training targets."""
-        found = values.numpy()
-        return found[:, 0] if self._flat else found
+        return values[:, 0].numpy() if self._flat else values.numpy()
+
+
+ESTIMATORS["BayesNormRegressor"] = BayesNormRegressor

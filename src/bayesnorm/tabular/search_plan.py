@@ -124,6 +124,13 @@ DROPOUT_RATES = (0.02, 0.05, 0.1)
 HELD_BACK, HELD_BACK_ROWS = (2.0, 0.5), range(501, 20_001)
 
 
+CHOICES = ("encoding", "hidden", "batch_size", "weight_decay", "dropout_rate")
+"""The parameters of an estimator that replace the values of settings."""
+
+PLANNED = (*CHOICES, "fast", "epochs", "max_epochs")
+"""The parameters of an estimator that determine the plan."""
+
+
 def plan_for(
     rows: int,
     inputs: int,
@@ -131,40 +138,34 @@ def plan_for(
     classes: bool = False,
     dropout: bool = False,
     fast: bool = False,
-    encoding: Any = None,
-    hidden: Any = None,
-    batch_size: Any = None,
-    weight_decay: Any = None,
-    dropout_rate: Any = None,
     epochs: int | None = None,
     max_epochs: int | None = None,
+    **choices: Any,
 ) -> SearchPlan:
     """Return what to train for a number of rows and inputs and the given parameters; see the module's docstring."""
     size = next(size for size in _SIZES if rows <= size.most)
     third = 2 ** max(1, int(np.log2(max(2, rows // 3))))
     numbers = FINE_NUMBERS // (COARSER if fast else 1)
     fine = f"bins {min(max(numbers // inputs, FINE_BINS[0]), FINE_BINS[1])}"
-    batch = min(size.batch_size, third)
-    known = [Setting(*each, batch_size=batch) for each in size.settings]
-    defaults = [replace(each, encoding=fine) if each.encoding == FINE else each for each in known]
+    settings = [
+        Setting(fine if encoding == FINE else encoding, hidden, rate, decay, batch_size=min(size.batch_size, third))
+        for encoding, hidden, rate, decay in size.settings
+    ]
     if classes and not dropout and rows in HELD_BACK_ROWS:
         decay, rate = HELD_BACK
-        decayed = [replace(each, weight_decay=decay) for each in defaults[:2]]
-        defaults += [decayed[0], *(replace(each, dropout_rate=rate) for each in decayed)]
+        decayed = [replace(setting, weight_decay=decay) for setting in settings[:2]]
+        settings += [decayed[0], *(replace(setting, dropout_rate=rate) for setting in decayed)]
     if fast:
-        defaults = defaults[1:2]
-    given: dict[str, tuple[Any, ...]] = {
-        "encoding": _several(encoding),
-        "hidden": () if hidden is None else (tuple(int(units) for units in hidden),),
-        "batch_size": _several(batch_size),
-        "weight_decay": _several(weight_decay),
-        "dropout_rate": _several(dropout_rate) or (DROPOUT_RATES if dropout else ()),
-    }
-    names = [name for name, values in given.items() if values]
+        settings = settings[1:2]
+    if choices.get("hidden") is not None:
+        choices["hidden"] = (tuple(int(units) for units in choices["hidden"]),)
+    if dropout and choices.get("dropout_rate") is None:
+        choices["dropout_rate"] = DROPOUT_RATES
+    values = {name: _several(choices[name]) for name in CHOICES if choices.get(name) is not None}
     settings = [
-        replace(setting, **dict(zip(names, values, strict=True)))
-        for setting in defaults
-        for values in itertools.product(*(given[name] for name in names))
+        replace(setting, **dict(zip(values, chosen, strict=True)))
+        for setting in settings
+        for chosen in itertools.product(*values.values())
     ]
     seen = min(size.seen[0] * rows, size.seen[1]) / (1 + fast)
     most = max_epochs or int(min(MOST_EPOCHS, max(10, seen // rows)))
@@ -208,7 +209,5 @@ def folds_of_groups(groups: NDArray[np.int64], folds: int, generator: np.random.
 
 
 def _several(value: Any) -> tuple[Any, ...]:
-    """Return one value or several as a tuple; None gives an empty tuple."""
-    if value is None:
-        return ()
+    """Return one value or several as a tuple."""
     return tuple(value) if isinstance(value, Sequence | np.ndarray) and not isinstance(value, str) else (value,)

@@ -1,19 +1,151 @@
-"""The results of cross-validation: the settings that were tried and chosen, and the held-out predictions."""
+"""The results of cross-validation: the settings that were tried and chosen, and the parts of the uncertainty.
+
+`UncertaintyParts` splits the error on new rows into epistemic uncertainty and noise. Held-out scores depend only on the
+sum of both, so they cannot determine the shares. Two measurements can:
+
+- **Fewer rows.** Networks of the same setting trained on half of the rows have a larger error on the same held-out
+  rows. The part of the squared error that more rows could remove (the excess) is assumed to fall as n^-g. The excess
+  at n rows is then the difference of the errors at n / 2 and n rows, divided by 2^g - 1. g is fixed at 3/4: a model
+  with a fixed number of parameters has g = 1, and networks that learn finer detail from more rows have a smaller g.
+  Estimating g from a third number of rows was too noisy to help.
+- **Other rows.** Members trained on other rows disagree on rows that neither of them saw. This disagreement is part of
+  the excess of one network; the mean over members has almost none of it.
+
+The epistemic variance of the model must equal the rest of the excess. The disagreement of the members provides part of
+it. The samples of batch statistics are scaled to provide the remainder, and the rest of the error is noise. All numbers
+are mean squared errors in units of the targets' variance (for classes, of probabilities).
+"""
 
 from __future__ import annotations
 
+import math
 from dataclasses import asdict, dataclass, field
-from typing import Any
+from typing import Any, Self
 
-import numpy as np
 import pandas as pd
-from numpy.typing import NDArray
+import torch
+from torch import Tensor
 
-from ..predictive import Predictive
-from ..schema import anything, either, listed, mapping, number, one_of, optional, record, text, whole
-from .conformal import ConformalScores
+from ..schema import either, listed, mapping, number, one_of, optional, record, text, whole, with_tuples
+from .intervals import ConformalScores, OutOfFold
 from .search_plan import Setting
-from .uncertainty_parts import UncertaintyParts
+
+# The excess falls as the number of rows to the power of -EXPONENT.
+EXPONENT = 0.75
+
+# Squared errors are clipped at this multiple of their median, so that a few outliers do not dominate.
+FAR = 100.0
+
+# Bounds of the effective batch size, relative to the training batch size.
+SMALLEST, LARGEST = 1 / 64, 4096.0
+
+_PARTS = record(
+    rows=listed(whole(1), 1),
+    errors=listed(number(0), 1),
+    disagreement=number(0),
+    excess=number(0),
+    members=whole(1),
+    asked=whole(1),
+)
+
+
+@dataclass(frozen=True)
+class UncertaintyParts:
+    """The parts of the uncertainty, estimated by cross-validation; see the module's docstring.
+
+    Args:
+        rows: Numbers of training rows, in ascending order.
+        errors: Mean squared error of one network on held-out rows, for each number of rows.
+        disagreement: Variance of members around their mean, on rows that none of them saw.
+        excess: The part of the last error that more rows could remove.
+        members: Number of networks in the model.
+        asked: Number of members that predict each held-out row.
+    """
+
+    rows: tuple[int, ...]
+    errors: tuple[float, ...]
+    disagreement: float
+    excess: float
+    members: int
+    asked: int
+
+    @classmethod
+    def estimate(
+        cls, curve: dict[int, Tensor], disagreement: float, members: int, asked: int, *, bounded: bool = False
+    ) -> Self:
+        """Estimate the parts from squared errors of single networks on the same held-out rows.
+
+        Args:
+            curve: The squared errors, by number of training rows.
+            disagreement, members, asked: See the class.
+            bounded: Whether errors are bounded, as for probabilities, so that no clipping is needed.
+        """
+        rows = tuple(sorted(curve))
+        bound = torch.tensor(torch.inf, dtype=torch.float64)
+        if not bounded:
+            bound = FAR * curve[rows[-1]].double().median().clamp_min(torch.finfo(torch.float64).tiny)
+        errors = tuple(float(torch.minimum(curve[n].double(), bound).mean()) for n in rows)
+        disagreement = min(disagreement, errors[-1])
+        return cls(rows, errors, disagreement, max(_excess(rows, errors), disagreement), members, asked)
+
+    @property
+    def noise(self) -> float:
+        """The part of the error that no number of rows could remove."""
+        return max(self.errors[-1] - self.excess, 0.0)
+
+    @property
+    def error(self) -> float:
+        """Mean squared error of the model on new rows; averaging over members removes most of their disagreement."""
+        return self.errors[-1] - self.between
+
+    @property
+    def model_excess(self) -> float:
+        """The part of the model's error that more rows could remove."""
+        return max(self.excess - self.between, 0.0)
+
+    @property
+    def share(self) -> float:
+        """The fraction of the model's squared error that more rows could remove."""
+        return self.model_excess / self.error if self.error > 0 else 0.0
+
+    @property
+    def between(self) -> float:
+        """Variance between the members of the model on new rows."""
+        return self.disagreement * (1 - 1 / self.members)
+
+    @property
+    def left_to_samples(self) -> float:
+        """Variance that samples of batch statistics must add to the variance between members."""
+        return max(self.model_excess - self.between, 0.0)
+
+    @property
+    def shrinkage(self) -> float:
+        """The error of the model divided by the error of the one member that predicts a held-out row.
+
+        The factor is for errors, not for squared errors. It is 1 if two members predict each held-out row: more
+        members gain little then, and on small tables, which have two, the model's error equals that of their mean.
+        """
+        if self.asked > 1:
+            return 1.0
+        error, better = self.errors[-1], self.error
+        return math.sqrt(better / error) if 0 < better < error else 1.0
+
+    def batch_size(self, training: int, variance: float) -> float:
+        """Return the effective batch size at which the samples have the variance `left_to_samples`.
+
+        Args:
+            training: The training batch size.
+            variance: Variance of the samples at the training batch size.
+        """
+        factor = variance / self.left_to_samples if self.left_to_samples > 0 else LARGEST
+        return training * min(max(factor, SMALLEST), LARGEST)
+
+
+def _excess(rows: tuple[int, ...], errors: tuple[float, ...]) -> float:
+    """Return the part of the last error that more rows could remove."""
+    if len(errors) < 2 or errors[-2] <= errors[-1]:
+        return 0.0
+    return min((errors[-2] - errors[-1]) / ((rows[-1] / rows[-2]) ** EXPONENT - 1), errors[-1])
 
 
 @dataclass(frozen=True)
@@ -49,33 +181,11 @@ _CONFIG = record(
     effective_batch_size=optional(number(above=0)),
     folds=whole(),
     seconds=number(0),
-    uncertainty=anything,  # `UncertaintyParts` checks it
+    uncertainty=optional(_PARTS),
     settings=listed(_SETTING, 1),
     chosen=whole(),
 )
 """The structure of `Selection.config()`."""
-
-
-@dataclass(frozen=True, eq=False)
-class OutOfFold:
-    """Cross-validated predictions of the training rows, with the uncertainty of the whole model.
-
-    No member predicts a row that it was trained on. The noise (a factor, a floor and heavy tails) was chosen on these
-    rows.
-
-    Args:
-        rows: Row numbers in X, without rows of weight 0.
-        fold: The fold in which each row was held out.
-        target: Targets in their own units, (rows, outputs), or class numbers, (rows,).
-        weight: Weight of each row, with mean 1; None for equal weights.
-        predictive: The predictive distributions, in the order of `rows`.
-    """
-
-    rows: NDArray[np.int64]
-    fold: NDArray[np.int64]
-    target: NDArray[Any]
-    weight: NDArray[np.float64] | None
-    predictive: Predictive
 
 
 @dataclass(frozen=True, eq=False)
@@ -86,11 +196,11 @@ class Selection:
         score: The score that was compared, "crps" or "nll"; lower is better.
         settings: All settings that were tried.
         chosen: The setting with the lowest score.
+        folds: Number of folds; 0 without cross-validation.
+        effective_batch_size: The effective batch size M'; None for methods without one.
         noise: The noise of the likelihood: {"precision": ...} in the units of the target, {"scale": ...} on the
             predicted noise (with a "floor" in the units of the target, and "df" of heavy tails), or
             {"temperature": ...}.
-        effective_batch_size: The effective batch size M'; None for methods without one.
-        folds: Number of folds; 0 without cross-validation.
         seconds: Duration of the whole fit.
         uncertainty: How much of the held-out error is epistemic, and how it falls with more rows; None without folds.
         conformal: The conformal scores of each target; empty for classes, and in files saved with `conformal=False`.
@@ -100,10 +210,10 @@ class Selection:
     score: str
     settings: tuple[NetworkSetting, ...]
     chosen: NetworkSetting
-    noise: dict[str, Any]
-    effective_batch_size: float | None
     folds: int
-    seconds: float
+    effective_batch_size: float | None
+    noise: dict[str, Any] = field(default_factory=dict)
+    seconds: float = 0.0
     uncertainty: UncertaintyParts | None = None
     conformal: tuple[ConformalScores, ...] = field(default=(), repr=False)
     out_of_fold: OutOfFold | None = field(default=None, repr=False)
@@ -116,35 +226,23 @@ class Selection:
     def config(self) -> dict[str, Any]:
         """Return the selection as JSON values, without predictions."""
         fields = {name: getattr(self, name) for name in ("score", "noise", "effective_batch_size", "folds", "seconds")}
-        settings = [{name: _as_json(value) for name, value in asdict(s).items()} for s in self.settings]
-        uncertainty = None if self.uncertainty is None else self.uncertainty.config()
-        return {**fields, "uncertainty": uncertainty, "settings": settings, "chosen": self.settings.index(self.chosen)}
+        settings = [
+            {name: None if value != value else value for name, value in asdict(s).items()} for s in self.settings
+        ]  # NaN is not a JSON value
+        parts = None if self.uncertainty is None else asdict(self.uncertainty)
+        return {**fields, "uncertainty": parts, "settings": settings, "chosen": self.settings.index(self.chosen)}
 
     @classmethod
-    def from_config(cls, config: dict[str, Any]) -> Selection:
+    def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the selection from the JSON values of `config()`."""
         _CONFIG(config, "selection")
         whole(0, len(config["settings"]) - 1)(config["chosen"], "selection.chosen")
-        fields = dict(config)
         settings = tuple(
-            NetworkSetting(**{name: _with_nan(name, value) for name, value in each.items()})
-            for each in fields.pop("settings")
+            NetworkSetting(
+                **{name: math.nan if value is None else value for name, value in with_tuples(fields).items()}
+            )
+            for fields in config["settings"]
         )
-        noise = {name: tuple(v) if isinstance(v, list) else v for name, v in fields.pop("noise").items()}
-        uncertainty = fields.pop("uncertainty")
-        parts = None if uncertainty is None else UncertaintyParts.from_config(uncertainty)
-        return cls(settings=settings, chosen=settings[fields.pop("chosen")], noise=noise, uncertainty=parts, **fields)
-
-
-def _as_json(value: Any) -> Any:
-    """Return a JSON value: None for NaN, and lists for tuples."""
-    if isinstance(value, tuple):
-        return list(value)
-    return None if isinstance(value, float) and np.isnan(value) else value
-
-
-def _with_nan(name: str, value: Any) -> Any:
-    """Return the original of a value of `config()`; only scores can be NaN."""
-    if isinstance(value, list):
-        return tuple(value)
-    return float("nan") if value is None and name in ("point_score", "score") else value
+        parts = config["uncertainty"] and UncertaintyParts(**with_tuples(config["uncertainty"]))
+        noise, chosen = with_tuples(config["noise"]), settings[config["chosen"]]
+        return cls(**config | {"settings": settings, "chosen": chosen, "noise": noise, "uncertainty": parts})

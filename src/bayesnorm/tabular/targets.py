@@ -37,7 +37,7 @@ Affine = tuple[Tensor, Tensor]
 
 @dataclass(frozen=True, eq=False)
 class Targets(ABC):
-    """The targets of N training rows.
+    """The targets of N training rows; units are those of class numbers, which have none, unless a subclass has others.
 
     Args:
         values: Targets in standard units, (N, columns), or class numbers, (N,).
@@ -75,32 +75,12 @@ class Targets(ABC):
         """Return the squared errors of point predictions, (..., rows, columns): (..., rows, targets)."""
 
     @abstractmethod
-    def scales_of(self, rows: Tensor) -> Affine:
-        """Return the mean and standard deviation of the targets of some rows, in standard units."""
-
-    @abstractmethod
-    def outputs_in(self, unit: Affine) -> Affine:
-        """Return the (shift, factor) that convert outputs of a network trained on targets in `unit`."""
-
-    @abstractmethod
-    def own_units(self, unit: Affine) -> Affine:
-        """Return a unit of standard units as a unit of the original targets."""
-
-    @abstractmethod
-    def in_own_units(self, likelihood: Likelihood) -> Likelihood:
-        """Return a likelihood in standard units as a likelihood in the original units."""
-
-    @abstractmethod
     def scores(self, predictive: Any, y: Tensor) -> Tensor:
         """Return the score of every row, (rows, targets): CRPS of the mixture, or NLL of classes; lower is better."""
 
     @abstractmethod
     def point_score(self, predictive: Any, y: Tensor) -> float:
         """Return the score of point predictions: RMSE in the original units, or NLL of classes."""
-
-    @abstractmethod
-    def in_own_scores(self, scores: Tensor) -> float:
-        """Return mean scores in standard units, (targets,), as one number in the original units."""
 
     @property
     def columns(self) -> int:
@@ -113,14 +93,38 @@ class Targets(ABC):
         values = self.values.float().view(len(self.values), -1)
         return values if self.weights is None else torch.cat([values, self.weights.float()[:, None]], 1)
 
-    def in_units(self, network: nn.Module, unit: Affine) -> Rescaled:
-        """Return a network trained on targets in `unit` as one that predicts without this unit, in float64."""
-        none = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-        return Rescaled(network.double(), *none, *self._own_outputs_in(unit)).eval()
+    def scales_of(self, rows: Tensor) -> Affine:
+        """Return the mean and standard deviation of the targets of some rows, in standard units."""
+        return torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
 
-    def _own_outputs_in(self, unit: Affine) -> Affine:
-        """Return the (shift, factor) of outputs for a likelihood in the original units."""
-        return self.outputs_in(unit)
+    def outputs_in(self, unit: Affine) -> Affine:
+        """Return the (shift, factor) that convert outputs of a network trained on targets in `unit`."""
+        return unit
+
+    def own_outputs_in(self, unit: Affine) -> Affine:
+        """Return the (shift, factor) for a likelihood in the original units, given a unit of standard units."""
+        return unit
+
+    def in_own_units(self, likelihood: Likelihood) -> Likelihood:
+        """Return a likelihood in standard units as a likelihood in the original units."""
+        return likelihood
+
+    def in_own_scores(self, scores: Tensor) -> float:
+        """Return mean scores in standard units, (targets,), as one number in the original units."""
+        return float(scores.mean())
+
+    def in_own_values(self, y: Tensor) -> Tensor:
+        """Return targets in standard units as targets in the original units."""
+        return y
+
+    def in_own_predictive(self, predictive: Any) -> Any:
+        """Return a predictive in standard units as a predictive in the original units."""
+        return predictive
+
+    def in_units(self, network: nn.Module, unit: Affine) -> Rescaled:
+        """Return a network trained on targets in `unit` as one that predicts in the original units, in float64."""
+        identity = torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
+        return Rescaled(network.double(), *identity, *self.own_outputs_in(unit)).eval()
 
 
 @dataclass(frozen=True, eq=False)
@@ -189,26 +193,21 @@ class NumberTargets(Targets):
             return mean, std
         return torch.cat([mean, 2 * std.log()]), torch.cat([std, torch.ones_like(std)])
 
-    def _own_outputs_in(self, unit: Affine) -> Affine:
+    def own_outputs_in(self, unit: Affine) -> Affine:
         """Leave the scale of the targets to the likelihood's factor, because log-variances have bounds."""
-        shift, factor = self.outputs_in(unit)
+        shift, factor = self.outputs_in((self.mean + self.std * unit[0], self.std * unit[1]))
         if self.heteroscedastic:
             shift = shift - torch.cat([torch.zeros_like(self.std), 2 * self.std.log()])
         return shift, factor
 
-    def own_units(self, unit: Affine) -> Affine:
-        return self.mean + self.std * unit[0], self.std * unit[1]
-
     def in_own_units(self, likelihood: Likelihood) -> Likelihood:
-        if not isinstance(likelihood, Heteroscedastic):
-            noise = likelihood.noise * self.std.square()
-            return likelihood.with_noise(noise[0] if len(noise) == 1 else noise)
-        factor = likelihood.noise * self.std
-        found = likelihood.with_noise(factor[0] if len(factor) == 1 else factor)
-        if likelihood.floor == 0.0:
-            return found
-        floor = torch.as_tensor(likelihood.floor, dtype=torch.float64) * self.std
-        return replace(found, floor=tuple(floor.tolist()) if len(floor) > 1 else float(floor[0]))
+        by_scale = isinstance(likelihood, Heteroscedastic)
+        noise = likelihood.noise * (self.std if by_scale else self.std.square())
+        scaled = likelihood.with_noise(noise[0] if len(noise) == 1 else noise)
+        if not isinstance(scaled, Heteroscedastic) or scaled.floor == 0.0:
+            return scaled
+        floor = torch.as_tensor(scaled.floor, dtype=torch.float64) * self.std
+        return replace(scaled, floor=tuple(floor.tolist()) if len(floor) > 1 else float(floor[0]))
 
     def scores(self, predictive: RegressionPredictive, y: Tensor) -> Tensor:
         return crps_points(predictive, y, form="mixture")
@@ -217,11 +216,9 @@ class NumberTargets(Targets):
         return float(rmse(self.in_own_predictive(predictive), self.in_own_values(y)))
 
     def in_own_values(self, y: Tensor) -> Tensor:
-        """Return targets in standard units as targets in the original units."""
         return y * self.std + self.mean
 
     def in_own_predictive(self, predictive: RegressionPredictive) -> RegressionPredictive:
-        """Return a predictive in standard units as a predictive in the original units."""
         loc, scale = self.in_own_values(predictive.loc), predictive.scale * self.std
         return RegressionPredictive(loc, scale, noise=predictive.noise)
 
@@ -260,23 +257,8 @@ class LabelTargets(Targets):
     def squared_errors(self, points: Tensor, y: Tensor) -> Tensor:
         return (points - one_hot(y, self.classes)).square().sum(-1, keepdim=True)
 
-    def scales_of(self, rows: Tensor) -> Affine:
-        return torch.zeros(1, dtype=torch.float64), torch.ones(1, dtype=torch.float64)
-
-    def outputs_in(self, unit: Affine) -> Affine:
-        return unit
-
-    def own_units(self, unit: Affine) -> Affine:
-        return unit
-
-    def in_own_units(self, likelihood: Likelihood) -> Likelihood:
-        return likelihood
-
     def scores(self, predictive: ClassificationPredictive, y: Tensor) -> Tensor:
         return -predictive.log_prob(y)[:, None]
 
     def point_score(self, predictive: ClassificationPredictive, y: Tensor) -> float:
         return float(nll(predictive, y))
-
-    def in_own_scores(self, scores: Tensor) -> float:
-        return float(scores.mean())

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from ..network import Progress
 from ..training import progress_bar
 from .networks import encoder_for, network_for
-from .search_plan import SearchPlan, Setting
+from .search_plan import Setting
 from .stacked import Evaluate, Scales, Stack, StackedRows, stacked_outputs, train_stacked
 from .targets import Affine, Targets
 
@@ -72,74 +72,72 @@ class Trainer:
     def train(
         self,
         settings: Sequence[Setting],
-        rows: Sequence[Tensor],
-        held_out: Sequence[Tensor] | None,
-        plan: SearchPlan,
+        train_rows: Sequence[Tensor],
+        epochs: int,
         *,
-        epochs: int | None = None,
+        test_rows: Sequence[Tensor] | None = None,
+        evaluate_every: int = 1,
         first: int = 0,
         progress: Progress | None = None,
     ) -> tuple[Stack, Tensor]:
         """Train a network for every setting and every list of rows; networks of the same setting are adjacent.
 
-        The learning rate warms up, then follows a cosine. The networks of a setting keep the weights of the epoch with
-        the lowest mean held-out loss, at the noise factor that is best for them together: an overfitting network
-        underestimates its noise long before its predictions of held-out rows get worse.
+        The learning rate warms up, then follows a cosine. With held-out rows, the networks of a setting keep the
+        weights of the epoch with the lowest mean held-out loss, at the noise factor that is best for them together: an
+        overfitting network underestimates its noise long before its predictions of held-out rows get worse.
 
         Args:
             settings: Settings with the same encoding, layers and batch size.
-            rows: Training row numbers of each network of a setting.
-            held_out: Held-out row numbers of each network; None if there are none.
-            plan: The plan, with the number of epochs.
-            epochs: The number of epochs, if it is fixed; networks are then not scored.
+            train_rows: Training row numbers of each network of a setting.
+            epochs: The number of epochs; with held-out rows, the largest number.
+            test_rows: Held-out row numbers of each network. None: the networks are not scored.
+            evaluate_every: Number of epochs between two scores.
             first: Number of the first network, which determines the seeds.
             progress: Called with (done, total) epochs of single networks.
 
         Returns:
             The networks, and the number of epochs of each, (networks,).
         """
-        count, each = len(rows), len(settings)
-        x = self._encoded(settings[0].encoding)[1]
+        count, encoding = len(train_rows), settings[0].encoding
+        inputs, seeds = self._encoded(encoding)[1].shape[1], [self.seed + first + k for k in range(count)]
         networks = [
-            network_for(
-                self.method, x.shape[1], self.targets.outputs, own.hidden, own.dropout_rate, self.seed + first + k
-            )
-            for own in settings
-            for k in range(count)
+            network_for(self.method, inputs, self.targets.outputs, setting.hidden, setting.dropout_rate, seed)
+            for setting in settings
+            for seed in seeds
         ]
-        units = [self.targets.scales_of(numbers) for numbers in rows] * each
-        search = epochs is None and plan.search and held_out is not None
+        units = [self.targets.scales_of(numbers) for numbers in train_rows] * len(settings)
+        evaluate = None
+        if test_rows is not None:
+            evaluate = self._score(encoding, list(test_rows) * len(settings), units, count)
         stack = Stack.from_networks(networks).to(self.device)
         history = train_stacked(
             stack,
-            self.rows(settings[0].encoding, list(rows) * each, units),
-            epochs=epochs or plan.epochs,
+            self.rows(encoding, list(train_rows) * len(settings), units),
+            epochs=epochs,
             batch_size=settings[0].batch_size,
             loss=self.targets.loss,
             learning_rate=self.learning_rate,
             schedule=warm_cosine,
-            weight_decay=[own.weight_decay for own in settings for _ in range(count)],
+            weight_decay=[setting.weight_decay for setting in settings for _ in seeds],
             decoupled=True,
-            evaluate=self._score(settings[0].encoding, list(held_out or ()) * each, units, count) if search else None,
-            evaluate_every=plan.evaluate_every,
-            groups=[number for number in range(each) for _ in range(count)],
-            seeds=[self.seed + first + k for k in range(count)] * each,
+            evaluate=evaluate,
+            evaluate_every=evaluate_every,
+            groups=[number for number in range(len(settings)) for _ in seeds],
+            seeds=seeds * len(settings),
             progress=progress,
         )
         return stack.to("cpu"), history.epochs
 
-    def _score(self, encoding: str, held_out: list[Tensor], units: Sequence[Affine], count: int) -> Evaluate:
+    def _score(self, encoding: str, test_rows: Sequence[Tensor], units: Sequence[Affine], count: int) -> Evaluate:
         """Return a function that scores networks on held-out rows, at the best noise factor of each setting."""
-        asked = self.rows(encoding, [rows[:MOST_SCORED] for rows in held_out], units)
-        asked = asked.to(self.device, self.x.dtype)
+        rows = self.rows(encoding, [numbers[:MOST_SCORED] for numbers in test_rows], units)
+        rows = rows.to(self.device, self.x.dtype)
 
         def evaluate(stack: Stack, members: Tensor) -> Tensor:
-            own = asked.take(members)
-            f, y = stacked_outputs(stack, own), own.targets()
-            losses = torch.stack([own.mean(self.targets.loss(self.targets.tempered(f, c), y)) for c in FACTORS])
-            groups = losses.view(
-                len(FACTORS), -1, count
-            )  # all networks of a setting train for the same number of epochs
+            scored = rows.take(members)
+            f, y = stacked_outputs(stack, scored), scored.targets()
+            losses = torch.stack([scored.mean(self.targets.loss(self.targets.tempered(f, c), y)) for c in FACTORS])
+            groups = losses.view(len(FACTORS), -1, count)  # all networks of a setting are trained equally long
             best = groups.mean(2).argmin(0)
             return groups.gather(0, best[None, :, None].expand(1, -1, count)).flatten()
 
@@ -164,8 +162,8 @@ class Trainer:
         done, total = [0] * parts, [0] * parts
         with progress_bar(label) as whole:
 
-            def tell(part: int, own_done: int, own_total: int) -> None:
-                done[part], total[part] = own_done, own_total
+            def tell(part: int, part_done: int, part_total: int) -> None:
+                done[part], total[part] = part_done, part_total
                 if all(total):
                     whole(sum(done), sum(total))
 

@@ -161,13 +161,13 @@ class Ranges:
 MOST_NAMED = 2
 
 
-def reasons(preprocessing: Preprocessing, likeness: Likeness, ranges: Ranges | None, table: TableRows) -> list[str]:
+def reasons(preprocessing: Preprocessing, likeness: Likeness, ranges: Ranges, table: TableRows) -> list[str]:
     """Return for each row the reasons why it is unusual, joined by "; ", or "".
 
     Args:
         preprocessing: The encoding of the columns.
         likeness: The statistics for comparing whole rows.
-        ranges: The ranges of the columns; None for models of earlier versions.
+        ranges: The ranges of the columns.
         table: The rows.
     """
     row_reasons: list[list[str]] = [[] for _ in table.features]
@@ -175,7 +175,7 @@ def reasons(preprocessing: Preprocessing, likeness: Likeness, ranges: Ranges | N
         values = table.values[place]
         for row in np.flatnonzero(table.unseen[place]):
             row_reasons[row].append(f"{column.name} {_unseen(column, values[row])}")
-        limits = None if ranges is None else ranges.columns[place]
+        limits = ranges.columns[place]
         if limits is None:
             continue
         dated = isinstance(column, DateColumn)
