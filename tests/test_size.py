@@ -28,7 +28,7 @@ BUDGET = {
     "report": 1_940,
     "calibration": 770,
     "shift": 369,
-    "tabular": 4_600,
+    "tabular": 4_450,
     "theory": 511,
     "top level": 740,
     "training": 1_040,

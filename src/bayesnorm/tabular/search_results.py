@@ -237,12 +237,10 @@ class Selection:
         """Return the selection from the JSON values of `config()`."""
         _CONFIG(config, "selection")
         whole(0, len(config["settings"]) - 1)(config["chosen"], "selection.chosen")
-        settings = tuple(
-            NetworkSetting(
-                **{name: math.nan if value is None else value for name, value in with_tuples(fields).items()}
-            )
-            for fields in config["settings"]
-        )
+        records: list[dict[str, Any]] = [with_tuples(fields) for fields in config["settings"]]
+        for fields in records:
+            fields |= {name: math.nan for name in ("score", "point_score") if fields[name] is None}
+        settings = tuple(NetworkSetting(**fields) for fields in records)
         parts = config["uncertainty"] and UncertaintyParts(**with_tuples(config["uncertainty"]))
         noise, chosen = with_tuples(config["noise"]), settings[config["chosen"]]
         return cls(**config | {"settings": settings, "chosen": chosen, "noise": noise, "uncertainty": parts})
