@@ -56,8 +56,6 @@ def of_churn(column, told):
 
 TEXT_IDS = "contains text such as '7922e4ff-084c' that differs in most rows"
 ALONE = "alone predicts churn correctly in all 48 rows"
-ACCENTS = Says([NUMBER], {"town": "category", "größe": "number"})
-PLAIN = Says([NUMBER], HOUSE)
 LEARNED = {
     "ids.csv": Says(
         [
@@ -108,8 +106,7 @@ LEARNED = {
     "two_currencies.csv": Says(
         [NUMBER, left_out("rent", "contains amounts in more than one unit, such as '142 €' and '$83'")], HOUSE
     ),
-    **dict.fromkeys(("cp1252.csv", "utf16.csv", "with_mark.csv"), ACCENTS),
-    **dict.fromkeys(("packed.csv.gz", "lines.jsonl", "quoted.csv"), PLAIN),
+    "quoted.csv": Says([NUMBER], HOUSE),
     "targets_missing.csv": Says(
         [
             "8 rows without a value in price were left out. (Cells such as NA, None and null count as missing.)",
@@ -130,21 +127,13 @@ LEARNED = {
 }
 
 REFUSED = {
-    "archive.csv": "is a ZIP archive. Unpack it first.",
-    "blank.csv": "contains only blank lines. Pass a table with column names in its first line.",
     "dates_with_words.csv": "column 'sold' contains dates, but 'unknown' in row 1. Correct or empty such cells, or use "
     "--as 'sold'=date (counts them as empty), --categorical 'sold' or --drop 'sold'.",
     "eleven_rows.csv": "only 11 rows have a value in 'price'. Pass at least 12 such rows.",
     "endless.csv": "column 'area' contains 'inf' in row 10, which is infinite. Write a finite number,",
-    "lists.jsonl": "column 'rooms' contains list values, as in row 1. Convert it to numbers or text, or leave it out",
     "long_line.csv": "cells, but the first line has",
-    "names_alone.csv": "has column names, but no rows. Pass a table with rows.",
     "names_as_target.csv": "--target: 'owner' has 48 different values in 48 rows, too many for classes.",
-    "no_names.csv": "the first line contains numbers (141.9, Ede, 440.8, ...) instead of column names.",
     "nothing_but_names.csv": "has no column to predict from (listing contains text such as '7922e4ff-084c' that",
-    "pickle.csv": "is a Python pickle, which can run any code when it is read. Save the table as CSV first.",
-    "picture.csv": "is a PNG image. Pass a CSV, TSV, JSON lines, Excel (.xlsx) or Parquet file.",
-    "same_name_twice.csv": "has two columns called 'area'. Rename one of them.",
     "same_target.csv": "--target: 'price' is 7 in every row, so there is nothing to predict. Choose another column.",
     "words_among_numbers.csv": "column 'area' contains numbers, but 'about 90' in row 6. Correct or empty such cells, "
     "or use --as 'area'=number (counts them as empty), --categorical 'area' or --drop 'area'.",

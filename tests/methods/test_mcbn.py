@@ -11,9 +11,7 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.network import mini_batches
-from experiments.data import DataNotFoundError, find, load_cifar10, to_network_input
 
-from ..marks import takes_long
 from ..two_norms import SIGMAS, Difference, rows
 
 
@@ -281,51 +279,3 @@ def test_a_loader_gives_its_batch_size_and_loses_no_rows(regression):
 
 
 # Real images.
-
-
-@pytest.fixture(scope="module")
-def cifar():
-    from experiments.networks import load_cifar_resnet
-
-    for needed in ("cifar10/labels.npz", "resnet_cifar10/resnet32.safetensors"):
-        try:
-            find(needed)
-        except DataNotFoundError as error:
-            pytest.skip(f"needs real data: {error}")
-    pytest.importorskip("PIL", reason="needs Pillow: pip install pillow")
-    train, _ = load_cifar10("train", 5000)
-    images, labels = load_cifar10("test", slice(1000, 2000))
-    return (load_cifar_resnet(32), to_network_input(train[:2000]), to_network_input(images), torch.from_numpy(labels))
-
-
-@takes_long
-def test_the_centre_matters_on_real_images(cifar):
-    """The centre matters: centred MCBN keeps accuracy and lowers NLL; as published, less so."""
-    model, train, x, y = cifar
-    x, y = x[:SUBSET], y[:SUBSET]
-    with torch.no_grad():
-        softmax = model(x).log_softmax(1)
-    found = {"softmax": (softmax.argmax(1) == y, -softmax[torch.arange(SUBSET), y])}
-    for center in ("running", "batch"):
-        method = bn.MCBN(batch_size=32, states=DRAWS, center=center)
-        posterior = method.fit(model, train, bn.Categorical()).at_batch_size(16)
-        predictive = posterior.predict(x, engine=bn.MonteCarlo(samples=DRAWS))
-        found[center] = predictive.label == y, -predictive.log_prob(y)
-    correct = {name: pair[0].double() for name, pair in found.items()}
-    nll = {name: pair[1].double() for name, pair in found.items()}
-
-    def paired(a, b):
-        difference = a - b
-        return difference.mean().item(), (difference.std() / math.sqrt(SUBSET)).item()
-
-    change, error = paired(correct["running"], correct["softmax"])
-    assert abs(change) <= 2 * error + 1e-12, "accuracy is kept"
-    change, error = paired(nll["running"], nll["softmax"])
-    assert change < -2 * error, "NLL falls"
-    centred_gain = nll["softmax"].mean() - nll["running"].mean()
-    published_gain = nll["softmax"].mean() - nll["batch"].mean()
-    assert published_gain < centred_gain, "as published, NLL falls less"
-    assert correct["batch"].sum() <= correct["running"].sum(), "and accuracy is no better"
-
-
-SUBSET, DRAWS = 300, 6

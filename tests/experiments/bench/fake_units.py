@@ -32,14 +32,6 @@ def threads(x: int) -> list[str]:
     return [os.environ["OMP_NUM_THREADS"], os.environ["MKL_NUM_THREADS"]]
 
 
-def slow(x: int, folder: str, seconds: float) -> int:
-    part = Path(folder, f"{x}.part")
-    part.write_text(str(os.getpid()))
-    part.rename(part.with_suffix(".pid"))  # there with its content, or not at all
-    time.sleep(seconds)
-    return x * x
-
-
 def tensor(x: int) -> object:
     return {"loss": object()}
 

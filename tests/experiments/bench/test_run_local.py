@@ -2,22 +2,12 @@
 
 from __future__ import annotations
 
-import json
 import os
 import signal
-import subprocess
-import sys
-import time
-from pathlib import Path
 
 import pytest
 
 from experiments.bench import Store, Tally, Unit, run_local
-
-from ...marks import takes_long
-from .processes import gone
-
-ROOT = Path(__file__).parents[3]
 
 
 def test_results_are_the_same_for_any_number_of_workers(tmp_path, units, table):
@@ -94,42 +84,3 @@ def test_a_worker_that_dies_costs_its_unit_only(store, units, tmp_path, kind, me
     failures = store.failures("test")
     assert [failure.parameters["x"] for failure in failures] == [2, 9]
     assert all(message in failure.error and failure.attempts == 1 for failure in failures)
-
-
-RUN = """
-import signal
-signal.signal(signal.SIGINT, signal.default_int_handler)  # a shell's background jobs begin without it
-import json, sys
-sys.path[:0] = json.loads(sys.argv[1])
-from experiments.bench import Store, Unit, run_local
-
-folder = sys.argv[2]
-units = [Unit("test", "fake_units:slow", {"x": x, "folder": folder, "seconds": 0.0 if x < 4 else 600.0})
-         for x in range(8)]
-with Store(folder + "/results.db") as store:
-    run_local(units, store, workers=2)
-"""
-
-
-@pytest.mark.parametrize("how", [pytest.param(signal.SIGINT, marks=takes_long), signal.SIGKILL])
-def test_a_run_that_is_stopped_leaves_its_results_and_no_process(tmp_path, how):
-    # From another folder, where only the run's own path leads to the experiments and to the units.
-    arguments = [sys.executable, "-c", RUN, json.dumps([sys.path[0], str(ROOT)]), str(tmp_path)]
-    options = {"stderr": subprocess.PIPE, "text": True, "start_new_session": True, "cwd": tmp_path}
-    with subprocess.Popen(arguments, **options) as process:
-        end = time.monotonic() + 300
-        while len(list(tmp_path.glob("*.pid"))) < 6:
-            assert process.poll() is None
-            assert time.monotonic() < end
-            time.sleep(0.01)
-        if how == signal.SIGINT:
-            os.killpg(process.pid, how)  # as a terminal does: to the workers too
-        else:
-            process.kill()
-        _, told = process.communicate(timeout=120)
-    assert process.returncode == -how
-    assert told.count("Traceback") == (how == signal.SIGINT)
-    assert all(gone(int(file.read_text())) for file in tmp_path.glob("*.pid"))
-    with Store(tmp_path / "results.db") as store:
-        assert [row["x"] for row in store.rows("test")] == [0, 1, 2, 3]
-        assert store.failures("test") == []
