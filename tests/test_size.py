@@ -28,7 +28,7 @@ BUDGET = {
     "report": 1_940,
     "calibration": 770,
     "shift": 369,
-    "tabular": 4_450,
+    "tabular": 4_570,
     "theory": 511,
     "top level": 742,
     "training": 1_040,

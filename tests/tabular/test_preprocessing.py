@@ -171,20 +171,3 @@ def test_what_was_learned_survives_json(mixed):
     again = Preprocessing.from_config(json.loads(json.dumps(preprocessing.config(), allow_nan=False)))
     np.testing.assert_array_equal(again.transform(X), preprocessing.transform(X))
     assert again.columns == preprocessing.columns
-
-
-def test_a_table_wider_than_long_gives_random_sums_that_keep_distances():
-    X = np.random.default_rng(0).normal(size=(20, 2_000))
-    preprocessing = Preprocessing.fit(X)
-    features = preprocessing.transform(X)
-    inputs = preprocessing.network_inputs(features)
-    assert preprocessing.inputs == inputs.shape[1] == 300
-    assert features.shape == X.shape
-    apart, now = (np.linalg.norm(values[:10] - values[10:], axis=1) for values in (features, inputs))
-    np.testing.assert_allclose(now / apart, np.sqrt(300 / 2_000), rtol=0.15)
-    restored = Preprocessing.from_config(json.loads(json.dumps(preprocessing.config())))
-    np.testing.assert_array_equal(restored.network_inputs(features), inputs)
-    assert "300 random sums of the 2,000 columns" in preprocessing.projection_words
-    narrow = Preprocessing.fit(X[:, :300])
-    assert (narrow.projected, narrow.projection_words) == (None, "")
-    assert Preprocessing.fit(np.tile(X[:, :301], (16, 1))).projected is None  # longer than wide

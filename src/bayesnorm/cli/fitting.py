@@ -130,7 +130,7 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
         )
     model = _estimator(options, table.task, context.progress)
     model.fit(table.inputs.iloc[train], table.y[train], groups=split.groups)
-    if line := model.preprocessing_.projection_words:
+    if line := model.preprocessing_.screening_words:
         table = replace(table, warnings=(line, *table.warnings))
     model.save(folder / MODEL)
     if len(split.test):

@@ -212,7 +212,9 @@ class Chooser:
                 numbers[order[:count].sort().values] for numbers, order in zip(split.train_rows, orders, strict=True)
             ]
             with self.trainer.bar(f"learning curve: {count:,} of {rows:,} rows") as (bar,):
-                stack, _ = self.trainer.train([chosen], parts, chosen.epochs, first=len(parts), progress=bar)
+                stack, _ = self.trainer.train(
+                    [chosen], parts, chosen.epochs, first=len(parts), progress=bar, screened=split.train_rows
+                )
             errors[count] = self._squared_errors(
                 replace(whole, stack=stack, split=Split(tuple(parts), split.test_rows))
             )

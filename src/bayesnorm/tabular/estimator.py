@@ -6,7 +6,7 @@ import os
 import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Any, Self
 
@@ -27,6 +27,7 @@ from ..predictive import Predictive
 from ..shift import adapt, drift
 from .checks import as_input_errors, check_frame, check_parameters, device_named, row_groups, row_weights
 from .choosing import Chooser
+from .column_screen import MOST_COLUMNS, ColumnScreen
 from .explaining import PAIRS, UncertaintyExplanation, explain_uncertainty, usual_row
 from .held_out import Split
 from .model_file import posterior_from, posterior_parts, write_estimator
@@ -102,14 +103,6 @@ class TabularEstimator(BaseEstimator):
         X = X.iloc[numbers] if isinstance(X, pd.DataFrame) else np.asarray(X)[numbers]
         self.preprocessing_ = Preprocessing.fit(X)
         table = self.preprocessing_.read(X)
-        if self.preprocessing_.projected is not None:
-            warnings.warn(
-                f"The table has {len(table.names):,} columns but only {len(numbers):,} rows, too many for a network. "
-                f"All columns are used, but the networks get {self.preprocessing_.projected} random sums of them. A "
-                "few columns, chosen by what they mean, often predict better.",
-                BayesNormWarning,
-                stacklevel=3,
-            )
         self.training_columns_ = TrainingColumns.fit(table.values)
         self.seed_ = int(check_random_state(self.random_state).randint(2**31 - 1))
         classes = targets.values.numpy() if targets.values.dim() == 1 else None
@@ -121,8 +114,10 @@ class TabularEstimator(BaseEstimator):
         if groups is not None:
             new_folds = partial(folds_of_groups, row_groups(groups, len(y), numbers), count, generator)
             folds = new_folds()
-        features = self.preprocessing_.network_inputs(table.features)
-        self.posterior_, self.selection_ = self._chooser(features, targets, folds, new_folds).fit()
+        chooser = self._chooser(table.features, targets, folds, new_folds)
+        if self.preprocessing_.used is not None:
+            warnings.warn(self.preprocessing_.screening_words, BayesNormWarning, stacklevel=3)
+        self.posterior_, self.selection_ = chooser.fit()
         if self.selection_.out_of_fold is not None:
             self.selection_.out_of_fold.rows[:] = numbers[self.selection_.out_of_fold.rows]
         return self
@@ -137,22 +132,20 @@ class TabularEstimator(BaseEstimator):
         """Return the `Chooser` for the constructor's parameters.
 
         Args:
-            features: Inputs of the training rows.
+            features: Features of the training rows.
             targets: Their targets.
             folds: Row numbers of the folds of the first round.
             new_folds: A function that splits the rows into new folds.
         """
         rows = len(features) if self.folds is None else len(features) - max(len(fold) for fold in folds)
-        parameters = {name: getattr(self, name) for name in PLANNED}
-        if self.preprocessing_.projected is not None and self.encoding is None:
-            parameters["encoding"] = "plain"  # bins of random sums of columns have no meaning
-        plan = plan_for(
+        plan_of = partial(
+            plan_for,
             rows,
-            features.shape[1],
             classes=not isinstance(targets, NumberTargets),
             dropout=self.method == "dropout",
-            **parameters,
+            **{name: getattr(self, name) for name in PLANNED},
         )
+        plan = plan_of(inputs=features.shape[1])
         largest = max(setting.batch_size for setting in plan.settings)
         if largest >= rows:
             raise InputError(
@@ -166,20 +159,23 @@ class TabularEstimator(BaseEstimator):
             rounds = [_split(folds, members)]
             while (missing := members - sum(map(len, rounds))) > 0:
                 rounds.append(_split(new_folds(), missing))
+        screen = self._screen(features, targets, [rows for split in rounds for rows in split.train_rows])
+        x = self.preprocessing_.network_inputs(features)
         likelihood, noise = self._likelihood(targets)
         size: Any = self.effective_batch_size
         trainer = Trainer(
-            x=torch.from_numpy(features).float(),
+            x=torch.from_numpy(x).float(),
             targets=targets,
             method=self.method,
             learning_rate=float(self.learning_rate),
             seed=self.seed_,
             device=device_named(self.device),
             verbose=bool(self.verbose),
+            screen=screen,
         )
         return Chooser(
             trainer=trainer,
-            plan=plan,
+            plan=plan_of(inputs=x.shape[1]),
             rounds=tuple(rounds),
             likelihood=likelihood,
             noise=noise,
@@ -187,6 +183,22 @@ class TabularEstimator(BaseEstimator):
             interruptible=bool(self.interruptible),
             folds=0 if self.folds is None else len(folds),
         )
+
+    def _screen(self, features: NDArray[np.float64], targets: Targets, lists: list[Tensor]) -> ColumnScreen | None:
+        """Return what chooses the columns of a wide table, and store which features are used; None for other tables.
+
+        Args:
+            features: Features of the training rows.
+            targets: Their targets.
+            lists: The training rows of each network.
+        """
+        groups = self.preprocessing_.groups
+        if len(np.unique(groups)) <= min(MOST_COLUMNS, len(features)):
+            return None
+        screen = ColumnScreen(features, groups, targets)
+        used = tuple(np.flatnonzero(np.any([screen.chosen(rows) for rows in lists], 0)).tolist())
+        self.preprocessing_ = replace(self.preprocessing_, used=used)
+        return replace(screen, used=used)
 
     def predict_dist(self, X: Any) -> Predictive:
         """Return the predictive distribution of the target, in the units of y.
@@ -256,7 +268,13 @@ class TabularEstimator(BaseEstimator):
         else:
             self._check_table(baseline, reset=False)
         return explain_uncertainty(
-            self._predictive_of, self.preprocessing_, table, baseline, pairs=pairs, output=output, seed=self.seed_
+            self._predict_inputs,
+            self.preprocessing_,
+            table,
+            baseline,
+            pairs=pairs,
+            output=output,
+            seed=self.seed_,
         )
 
     def adapt(self, X: Any, *, strength: float | None = None) -> Self:
@@ -295,11 +313,15 @@ class TabularEstimator(BaseEstimator):
 
     def _predictive_of(self, features: NDArray[np.float64]) -> Predictive:
         """Return the predictive distribution for rows of features."""
-        return self.posterior_.predict(self._inputs(features), MonteCarlo(self._samples), seed=self.seed_)
+        return self._predict_inputs(self.preprocessing_.network_inputs(features))
+
+    def _predict_inputs(self, inputs: NDArray[np.float64]) -> Predictive:
+        """Return the predictive distribution for inputs of the network, (rows, inputs)."""
+        return self.posterior_.predict(_rounded(inputs), MonteCarlo(self._samples), seed=self.seed_)
 
     def _inputs(self, features: NDArray[np.float64]) -> Tensor:
-        """Return the network's inputs: rounded to float32, as in training, and stored as float64."""
-        return torch.from_numpy(self.preprocessing_.network_inputs(features)).float().double()
+        """Return the network's inputs for features."""
+        return _rounded(self.preprocessing_.network_inputs(features))
 
     @property
     def _samples(self) -> int:
@@ -344,6 +366,11 @@ class TabularEstimator(BaseEstimator):
 
     def __sklearn_is_fitted__(self) -> bool:
         return hasattr(self, "posterior_")
+
+
+def _rounded(inputs: NDArray[np.float64]) -> Tensor:
+    """Return inputs rounded to float32, as in training, and stored as float64."""
+    return torch.from_numpy(inputs).float().double()
 
 
 def _split(folds: list[NDArray[np.int64]], count: int) -> Split:

@@ -222,7 +222,7 @@ def explain_uncertainty(
     """Return the contributions of columns to the epistemic uncertainty; see the estimators' `explain_uncertainty`.
 
     Args:
-        predict: A function from features, (rows, features), to predictives; it uses the same samples in every call.
+        predict: A function from inputs, (rows, inputs), to predictives; it uses the same samples in every call.
         preprocessing: The preprocessing that has read the table.
         table: The rows to explain.
         baseline_row: A table with the row to compare with.
@@ -231,7 +231,7 @@ def explain_uncertainty(
         seed: Seed of the column orders.
     """
     pairs = require_whole("pairs", pairs, error=InputError)
-    baseline = preprocessing.transform(baseline_row)
+    inputs, baseline = map(preprocessing.network_inputs, (table.features, preprocessing.transform(baseline_row)))
     if len(baseline) != 1:
         raise InputError(f"baseline must be a table with one row, got {len(baseline)} rows.")
     if not isinstance(baseline_row, pd.DataFrame):
@@ -246,14 +246,14 @@ def explain_uncertainty(
             return predictive.mutual_information.clamp_min(0).numpy()
         return np.asarray(predictive.epistemic[:, output])
 
-    widths = np.array([len(column.features) for column in preprocessing.columns])
+    widths = preprocessing.widths
     used = np.flatnonzero(widths)
     groups = np.arange(len(used)).repeat(widths[used])
     with one_thread():
-        players = _players(epistemic, table.features, baseline[0], groups, len(used))
+        players = _players(epistemic, inputs, baseline[0], groups, len(used))
         exchanges = Exchanges.sample(int(players.max(initial=-1)) + 1, pairs, seed)
-        shares, total, start = shapley_values(epistemic, table.features, baseline[0], players[groups], exchanges)
-    contributions = np.zeros((len(table.features), len(widths)))
+        shares, total, start = shapley_values(epistemic, inputs, baseline[0], players[groups], exchanges)
+    contributions = np.zeros((len(inputs), len(widths)))
     contributions[:, used] = shares[:, players] / np.bincount(players)[players]
     frame = pd.DataFrame(contributions, index=table.index, columns=preprocessing.names)
     return UncertaintyExplanation(frame, pd.Series(total, index=frame.index, name="epistemic"), start, baseline_row)

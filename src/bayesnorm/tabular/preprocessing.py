@@ -14,16 +14,14 @@
 `read` also returns which columns of a row have a value that does not occur in training: a new category or day of the
 week, a missing value in a column without missing values, or another value in a constant column.
 
-A table with more columns than rows, and with more than 300 columns, has too many features for a network. The network's
-inputs are then 300 sums of all features with random signs (a random projection, which nearly preserves the distances of
-rows). They do not depend on the data, so held-out rows are treated like new rows.
+Of a table with more than 300 columns, the networks get only features that one of them uses (`column_screen.py`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass
-from functools import lru_cache
+from itertools import pairwise
 from typing import Any, Self
 
 import numpy as np
@@ -39,8 +37,8 @@ from .encoded_columns import CategoricalColumn, DateColumn, NumericColumn
 # Smallest standard deviation for standardising a feature of zeros and ones.
 LEAST_STD = 0.1
 
-# Number of sums that replace the features of a table with more columns than this, and than rows.
-MOST_INPUTS = 300
+# Largest number of columns that a sentence names.
+MOST_NAMED = 10
 
 TableColumn = NumericColumn | CategoricalColumn | DateColumn
 
@@ -57,7 +55,7 @@ _CONFIG = record(
     columns=listed(mapping(anything), 1),
     mean=listed(number(), 1),
     std=listed(number(above=0), 1),
-    projected=later(whole(MOST_INPUTS, MOST_INPUTS)),
+    used=later(listed(whole())),
 )
 """The structure of `config()`."""
 
@@ -97,13 +95,13 @@ class Preprocessing:
     Args:
         columns: The encoding of each column.
         mean, std: Mean and standard deviation of each feature in training.
-        projected: Number of random sums of features that are the network's inputs; None if these are the features.
+        used: Numbers of the features that are the network's inputs, ascending; None for all features.
     """
 
     columns: tuple[TableColumn, ...]
     mean: Numbers
     std: Numbers
-    projected: int | None = None
+    used: tuple[int, ...] | None = None
 
     @classmethod
     def fit(cls, X: Any) -> Self:
@@ -115,8 +113,7 @@ class Preprocessing:
         std = features.std(0)
         indicator = np.isin(features, (0.0, 1.0)).all(0)
         std = np.where(indicator, np.maximum(std, LEAST_STD), np.where(std > 0, std, 1.0))
-        wide = len(columns) > max(MOST_INPUTS, len(features))
-        return cls(tuple(columns), mean, std, MOST_INPUTS if wide else None)
+        return cls(tuple(columns), mean, std)
 
     @property
     def names(self) -> list[str]:
@@ -131,23 +128,42 @@ class Preprocessing:
     @property
     def inputs(self) -> int:
         """Number of the network's inputs."""
-        return self.projected or len(self.mean)
+        return len(self.mean) if self.used is None else max(1, len(self.used))
 
     @property
-    def projection_words(self) -> str:
-        """A sentence for the reader of a report about a projected table; "" for any other table."""
-        if self.projected is None:
+    def groups(self) -> NDArray[np.int64]:
+        """The number of the column of each feature, (features,)."""
+        return np.arange(len(self.columns)).repeat([len(column.features) for column in self.columns])
+
+    @property
+    def widths(self) -> NDArray[np.int64]:
+        """The number of inputs of the network for each column, (columns,)."""
+        groups = self.groups if self.used is None else self.groups[list(self.used)]
+        return np.bincount(groups, minlength=len(self.columns))
+
+    @property
+    def screening_words(self) -> str:
+        """Sentences for the reader of a report about the columns that are used; "" if all columns are."""
+        if self.used is None:
             return ""
+        names = [self.names[number] for number in np.flatnonzero(self.widths)]
+        if not names:
+            return (
+                f"None of the {len(self.columns):,} columns is associated with the target in the training rows, so the "
+                "networks use none, and predictions hardly depend on the row."
+            )
+        more = f" and {len(names) - MOST_NAMED:,} more" if len(names) > MOST_NAMED else ""
         return (
-            f"The networks get {self.projected} random sums of the {len(self.columns):,} columns, because the table "
-            "has fewer training rows than columns. A few chosen columns often predict better."
+            f"The networks use {len(names):,} of the {len(self.columns):,} columns: "
+            f"{', '.join(names[:MOST_NAMED])}{more}. In the training rows these seem to be associated with the target; "
+            "up to half of them may be there by chance. Columns that matter only together with others are not found."
         )
 
     def network_inputs(self, features: Numbers) -> Numbers:
-        """Return the network's inputs for features, (rows, features): these, or random sums of them."""
-        if self.projected is None:
+        """Return the network's inputs for features, (rows, features)."""
+        if self.used is None:
             return features
-        return np.asarray(features @ _random_signs(len(self.mean), self.projected) / np.sqrt(len(self.mean)))
+        return features[:, list(self.used)] if self.used else np.zeros((len(features), 1))
 
     def transform(self, X: Any) -> Numbers:
         """Return the features of a table, (rows, features)."""
@@ -170,8 +186,8 @@ class Preprocessing:
     def config(self) -> dict[str, Any]:
         """Return the preprocessing as JSON values."""
         columns = [{"numeric": isinstance(column, NumericColumn), **asdict(column)} for column in self.columns]
-        projected = {} if self.projected is None else {"projected": self.projected}
-        return {"columns": columns, "mean": self.mean.tolist(), "std": self.std.tolist(), **projected}
+        used = {} if self.used is None else {"used": list(self.used)}
+        return {"columns": columns, "mean": self.mean.tolist(), "std": self.std.tolist(), **used}
 
     @classmethod
     def from_config(cls, config: dict[str, Any]) -> Self:
@@ -183,10 +199,13 @@ class Preprocessing:
             kind(fields, "preprocessing.columns")
             columns.append(_restored(fields))
         mean, std = (np.array(config[name], float) for name in ("mean", "std"))
-        preprocessing = cls(tuple(columns), mean, std, config.get("projected"))
+        used = config.get("used")
+        preprocessing = cls(tuple(columns), mean, std, None if used is None else tuple(used))
         features = len(preprocessing.feature_names)
         if not len(mean) == len(std) == features:
             raise FileFormatError(f"path: the file has {len(mean)} means for {features} features. Save it again.")
+        if used and (used[-1] >= features or any(a >= b for a, b in pairwise(used))):
+            raise FileFormatError(f"path: the used features are not ascending numbers below {features}. Save it again.")
         return preprocessing
 
 
@@ -215,11 +234,3 @@ def _features(columns: Sequence[TableColumn], values: list[ColumnValues]) -> tup
         unseen.append(new)
     rows = len(values[0])
     return np.stack(found, 1) if found else np.zeros((rows, 1)), unseen
-
-
-@lru_cache(maxsize=2)
-def _random_signs(features: int, inputs: int) -> Numbers:
-    """Return random signs, (features, inputs), from raw bits, which are the same in every version of NumPy."""
-    words = np.random.PCG64(0).random_raw(-(-features * inputs // 64)).astype("<u8")
-    bits = np.unpackbits(words.view(np.uint8))[: features * inputs].astype(np.float64)
-    return (2 * bits - 1).reshape(features, inputs)

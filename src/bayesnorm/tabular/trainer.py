@@ -8,11 +8,13 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from functools import partial
 
+import numpy as np
 import torch
 from torch import Tensor, nn
 
 from ..network import Progress
 from ..training import progress_bar
+from .column_screen import ColumnScreen
 from .networks import encoder_for, network_for
 from .search_plan import Setting
 from .stacked import Evaluate, Scales, Stack, StackedRows, stacked_outputs, train_stacked
@@ -48,6 +50,7 @@ class Trainer:
         seed: Seed of initial weights, row orders and dropout.
         device: The training device.
         verbose: Whether to show progress.
+        screen: Chooses the inputs that each network uses; None if all networks use all.
     """
 
     x: Tensor
@@ -57,6 +60,7 @@ class Trainer:
     seed: int
     device: torch.device
     verbose: bool
+    screen: ColumnScreen | None = None
     _encoders: dict[str, tuple[nn.Module, Tensor]] = field(default_factory=dict)
 
     def encoder(self, encoding: str) -> nn.Module:
@@ -79,6 +83,7 @@ class Trainer:
         evaluate_every: int = 1,
         first: int = 0,
         progress: Progress | None = None,
+        screened: Sequence[Tensor] | None = None,
     ) -> tuple[Stack, Tensor]:
         """Train a network for every setting and every list of rows; networks of the same setting are adjacent.
 
@@ -94,6 +99,7 @@ class Trainer:
             evaluate_every: Number of epochs between two scores.
             first: Number of the first network, which determines the seeds.
             progress: Called with (done, total) epochs of single networks.
+            screened: Numbers of the rows that choose the inputs of each network; None for the training rows.
 
         Returns:
             The networks, and the number of epochs of each, (networks,).
@@ -106,13 +112,14 @@ class Trainer:
             for seed in seeds
         ]
         units = [self.targets.scales_of(numbers) for numbers in train_rows] * len(settings)
+        uses = self._uses(encoding, list(screened or train_rows) * len(settings))
         evaluate = None
         if test_rows is not None:
-            evaluate = self._score(encoding, list(test_rows) * len(settings), units, count)
+            evaluate = self._score(encoding, list(test_rows) * len(settings), units, count, uses)
         stack = Stack.from_networks(networks).to(self.device)
         history = train_stacked(
             stack,
-            self.rows(encoding, list(train_rows) * len(settings), units),
+            self.rows(encoding, list(train_rows) * len(settings), units, uses),
             epochs=epochs,
             batch_size=settings[0].batch_size,
             loss=self.targets.loss,
@@ -126,11 +133,31 @@ class Trainer:
             seeds=seeds * len(settings),
             progress=progress,
         )
+        if uses is not None:
+            stack.weights["0.weight"].mul_(uses[:, None].to(stack.device))
         return stack.to("cpu"), history.epochs
 
-    def _score(self, encoding: str, test_rows: Sequence[Tensor], units: Sequence[Affine], count: int) -> Evaluate:
+    def _uses(self, encoding: str, lists: Sequence[Tensor]) -> Tensor | None:
+        """Return which encoded inputs networks use whose inputs some rows choose, (networks, inputs); None for all."""
+        if self.screen is None:
+            return None
+        encoder, x = self._encoded(encoding)
+        places = torch.arange(self.x.shape[1])
+        if x.shape[1] > len(places):
+            column = encoder.get_buffer("column")
+            places = torch.cat([places, column.repeat((x.shape[1] - len(places)) // len(column))])
+        return torch.from_numpy(np.stack([self.screen.inputs(rows) for rows in lists]))[:, places]
+
+    def _score(
+        self,
+        encoding: str,
+        test_rows: Sequence[Tensor],
+        units: Sequence[Affine],
+        count: int,
+        uses: Tensor | None = None,
+    ) -> Evaluate:
         """Return a function that scores networks on held-out rows, at the best noise factor of each setting."""
-        rows = self.rows(encoding, [numbers[:MOST_SCORED] for numbers in test_rows], units)
+        rows = self.rows(encoding, [numbers[:MOST_SCORED] for numbers in test_rows], units, uses)
         rows = rows.to(self.device, self.x.dtype)
 
         def evaluate(stack: Stack, members: Tensor) -> Tensor:
@@ -143,14 +170,17 @@ class Trainer:
 
         return evaluate
 
-    def rows(self, encoding: str, lists: Sequence[Tensor], units: Sequence[Affine]) -> StackedRows:
-        """Return the rows of several networks, each with its unit of the targets."""
+    def rows(
+        self, encoding: str, lists: Sequence[Tensor], units: Sequence[Affine], uses: Tensor | None = None
+    ) -> StackedRows:
+        """Return the rows of several networks, each with its unit of the targets; inputs that are not used are 0."""
         x, table = self._encoded(encoding)[1], self.targets.trained
         plain = table.shape[1] - len(units[0][0])  # the column of weights is not standardised
         mean = torch.stack([torch.cat([m, m.new_zeros(plain)]) for m, _ in units])
         std = torch.stack([torch.cat([s, s.new_ones(plain)]) for _, s in units])
         shape = len(lists), x.shape[1]
-        scales = Scales(x.new_zeros(shape), x.new_ones(shape), mean.float(), std.float())
+        x_std = x.new_ones(shape) if uses is None else torch.where(uses, 1.0, math.inf).to(x)
+        scales = Scales(x.new_zeros(shape), x_std, mean.float(), std.float())
         return StackedRows.from_lists(x, table, lists, scales)
 
     @contextlib.contextmanager
