@@ -17,8 +17,9 @@ from __future__ import annotations
 import dataclasses
 import math
 import warnings
-from collections.abc import Callable, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, TypeVar
 
 import torch
@@ -29,6 +30,7 @@ from ..engines import MonteCarlo
 from ..errors import BayesNormWarning, NotFiniteError
 from ..likelihoods import Categorical, ClassTargets, Gaussian, Likelihood, VarianceScaledCategorical, require_moderate
 from ..posterior import DeterministicPosterior, Posterior, effective_batch_size
+from ..progress import Progress, long_progress
 from .calibrate_arguments import require_batch_sizes, require_noise, validation_cases
 from .held_out_scores import REFINEMENTS, Between, Score, significantly_better
 from .sampled_outputs import Case, SampledOutputs, require_scorable
@@ -38,6 +40,12 @@ P = TypeVar("P", bound=Posterior)
 
 # Candidates for the effective batch size range from 1 to 4096.
 LARGEST_LOG2_BATCH_SIZE = 12
+
+# Samples per candidate while a classifier's effective batch size is searched.
+SEARCH_SAMPLES = 16
+
+# Outputs of several candidates are sampled together up to this count of numbers.
+LARGE_OUTPUTS = 2**26
 
 # One standard error would be enough for a single candidate; this is for the best of about ten.
 EVIDENCE = 2.0
@@ -113,34 +121,37 @@ def calibrate(
     MonteCarlo(posterior.default_samples if samples is None else samples)
     if noise is True and sizes in (True, None) and isinstance(posterior.likelihood, VarianceScaledCategorical):
         posterior = posterior.with_likelihood(posterior.likelihood.plain)  # the slope is fitted again below
-    search = _Search(posterior, samples, score, noise, refinements, require_seed(seed))
-    require_scorable(cases, posterior.likelihood, score, seed)
+    samples = posterior.default_samples if samples is None else samples
+    require_scorable(cases, posterior.likelihood, score, require_seed(seed))
     size = effective_batch_size(posterior)
-    if sizes is None and search.guarded and size is not None:
-        chosen = search.at_own_size(_resized_cases(cases, size), evidence)
-        search.warn_of_temperature(chosen)
-        return chosen
-    sizes = True if sizes is None else sizes
-    candidates: list[_Candidate] = []
-    anywhere = isinstance(noise, bool) and isinstance(sizes, bool)
-    if anywhere or size is None or sizes is False:
-        started = cases if folds is None or size is None else _resized_cases(cases, size)
-        if anywhere:
-            candidates.append(search.candidate(started, None, fit_noise=False))
-        if noise is not False:
-            candidates.append(search.candidate(started, None))
-    if size is not None and not isinstance(sizes, bool):
-        candidates += [search.candidate(cases, candidate) for candidate in sizes]
-    elif size is not None and sizes:
-        searched = _over_batch_sizes(lambda log_size: search.finite_candidate(cases, 2**log_size))
-        if search.guarded and evidence:
-            chosen = search.with_slope(cases, _guarded([*candidates, *searched], evidence), evidence)
+    with long_progress("calibrate") as tell:
+        search = _Search(posterior, samples, score, noise, refinements, seed, evidence, tell)
+        if sizes is None and search.guarded and size is not None:
+            chosen = search.at_own_size(_resized_cases(cases, size))
             search.warn_of_temperature(chosen)
             return chosen
-        candidates += searched
-    if not candidates:
-        return posterior
-    chosen = search.chosen(min(candidates, key=lambda candidate: candidate.score))
+        sizes = True if sizes is None else sizes
+        if search.guarded and evidence and size is not None and sizes is True:
+            chosen = search.with_slope(cases, _guarded(search.over_batch_sizes(cases), evidence))
+            search.warn_of_temperature(chosen)
+            return chosen
+        candidates: list[_Candidate] = []
+        anywhere = isinstance(noise, bool) and isinstance(sizes, bool)
+        if anywhere or size is None or sizes is False:
+            started = cases if folds is None or size is None else _resized_cases(cases, size)
+            (scored,) = search.sampled([started])
+            scored.require_finite(started)
+            if anywhere:
+                candidates.append(search.candidate(scored, None, fit_noise=False))
+            if noise is not False:
+                candidates.append(search.candidate(scored, None))
+        if size is not None and not isinstance(sizes, bool):
+            candidates += search.at_sizes(cases, sizes, required=True)
+        elif size is not None and sizes:
+            candidates += search.over_batch_sizes(cases)
+        if not candidates:
+            return posterior
+        chosen = search.chosen(min(candidates, key=lambda candidate: candidate.score))
     if folds is None:
         search.warn_of_temperature(chosen)
     if sizes is True and folds is None:
@@ -157,12 +168,14 @@ class _Candidate:
         noise: The noise; None keeps it.
         score: Its score; lower is better.
         rows: The score of every example, if examples are compared.
+        scored: Its sampled outputs, if they are used again.
     """
 
     batch_size: float | None
     noise: Tensor | None
     score: float
     rows: Tensor | None = None
+    scored: SampledOutputs | None = None
 
 
 @dataclass(frozen=True, eq=False)
@@ -170,20 +183,21 @@ class _Search:
     """The settings that all candidates of a search share; see `calibrate`."""
 
     posterior: Any
-    samples: int | None
+    samples: int
     score: Score | None
     noise: bool | Between
     refinements: int
     seed: int
+    evidence: float
+    tell: Progress
 
     @property
     def guarded(self) -> bool:
         """Whether an effective batch size must be significantly better than temperature scaling."""
         return self.noise is True and isinstance(self.posterior.likelihood, ClassTargets)
 
-    def candidate(self, cases: Sequence[Case], batch_size: float | None, *, fit_noise: bool = True) -> _Candidate:
-        """Score an effective batch size, or with None those of the cases, with the best noise or the present one."""
-        scored = self.sampled(cases if batch_size is None else _resized_cases(cases, batch_size))
+    def candidate(self, scored: SampledOutputs, batch_size: float | None, *, fit_noise: bool = True) -> _Candidate:
+        """Return an effective batch size, None for the present one, with the best noise or the present one."""
         likelihood: Likelihood = self.posterior.likelihood
         if fit_noise and self.noise is not False:
             level, value = scored.best_noise(None if self.noise is True else self.noise, self.refinements)
@@ -191,15 +205,67 @@ class _Search:
         else:
             level, value = None, scored.score(likelihood)
         rows = scored.by_row(likelihood) if self.guarded else None
-        return _Candidate(batch_size, level, float(value.mean()), rows)
+        return _Candidate(batch_size, level, float(value.mean()), rows, scored)
 
-    def finite_candidate(self, cases: Sequence[Case], batch_size: float) -> _Candidate:
-        """Score an effective batch size of the search; the score is infinite if outputs are not finite."""
-        try:
-            candidate = self.candidate(cases, batch_size)
-        except NotFiniteError:
-            return _Candidate(batch_size, None, math.inf)
-        return candidate if math.isfinite(candidate.score) else dataclasses.replace(candidate, score=math.inf)
+    def at_sizes(
+        self,
+        cases: Sequence[Case],
+        sizes: Sequence[float],
+        samples: int | None = None,
+        step: tuple[int, int] = (0, 1),
+        *,
+        required: bool = False,
+        keep: bool = False,
+    ) -> list[_Candidate]:
+        """Score effective batch sizes; the score is infinite if outputs are not finite.
+
+        Args:
+            cases: The validation data.
+            sizes: The effective batch sizes.
+            samples: Number of samples; None for all.
+            step: The number of this step of the search, and of all steps.
+            required: Whether outputs that are not finite are an error.
+            keep: Whether candidates keep their sampled outputs, unless these are large.
+        """
+        options = [_resized_cases(cases, size) for size in sizes]
+        candidates = []
+        for size, option, scored in zip(sizes, options, self.sampled(options, samples, step), strict=True):
+            try:
+                scored.require_finite(option)
+            except NotFiniteError:
+                if required:
+                    raise
+                candidates.append(_Candidate(size, None, math.inf))
+                continue
+            candidate = self.candidate(scored, size)
+            if not required and not math.isfinite(candidate.score):
+                candidate = dataclasses.replace(candidate, score=math.inf)
+            if not keep or self._at_once(option, self.samples) < 2:
+                candidate = dataclasses.replace(candidate, scored=None)
+            candidates.append(candidate)
+        return candidates
+
+    def over_batch_sizes(self, cases: Sequence[Case]) -> list[_Candidate]:
+        """Return the effective batch sizes of a search, scored with all samples.
+
+        It scores every power of four, then sizes around the best, at factors of two and of the square root of two. For
+        classes it does so with a few samples, stops if no size comes near to being significantly better than the
+        largest, and scores only the best and the largest with all samples.
+        """
+        few = min(self.samples, SEARCH_SAMPLES) if isinstance(self.posterior.likelihood, ClassTargets) else self.samples
+        logs = [float(power) for power in range(0, LARGEST_LOG2_BATCH_SIZE + 1, 2)]
+        tried: dict[float, _Candidate] = {}
+        for number, width in enumerate((1.0, 0.5, 0.0)):
+            tried.update(zip(logs, self.at_sizes(cases, [2**log for log in logs], few, (number, 4)), strict=True))
+            best = min(tried, key=lambda log_size: tried[log_size].score)
+            if self.guarded and self.evidence and not _promising(tried, self.evidence):
+                best = max(tried)
+                break
+            logs = [log for log in (best - width, best + width) if 0 <= log <= max(tried)]
+        if few == self.samples:
+            return list(tried.values())
+        finalists = {2**log: None for log in (best, max(tried))}
+        return self.at_sizes(cases, list(finalists), None, (3, 4), keep=True)
 
     def chosen(self, candidate: _Candidate) -> Any:
         """Return the posterior with the values of a candidate."""
@@ -208,26 +274,27 @@ class _Search:
             posterior = posterior.with_likelihood(posterior.likelihood.with_noise(candidate.noise))
         return posterior if candidate.batch_size is None else posterior.at_batch_size(candidate.batch_size)
 
-    def with_slope(self, cases: Sequence[Case], candidate: _Candidate, evidence: float) -> Any:
+    def with_slope(self, cases: Sequence[Case], candidate: _Candidate) -> Any:
         """Return the posterior with a candidate's values, and an input-dependent temperature if that is better."""
         posterior = self.chosen(candidate)
         if type(posterior.likelihood) is not Categorical:
             return posterior
         size: Any = effective_batch_size(posterior)
-        scored = self.sampled(_resized_cases(cases, size))
+        scored = candidate.scored or next(self.sampled([_resized_cases(cases, size)]))
         return posterior.with_likelihood(
-            fit_variance_scaled_temperature(scored, posterior.likelihood, SLOPE_SHARE * evidence)
+            fit_variance_scaled_temperature(scored, posterior.likelihood, SLOPE_SHARE * self.evidence)
         )
 
-    def at_own_size(self, cases: Sequence[Case], evidence: float) -> Any:
+    def at_own_size(self, cases: Sequence[Case]) -> Any:
         """Return the posterior with the best temperature, and warn if the network alone scores better with its own."""
-        scored = self.sampled(cases)
+        alone = [(DeterministicPosterior(case.executable, self.posterior.likelihood), *rest) for case, *rest in cases]
+        scored, network = self.sampled([cases, alone])
+        scored.require_finite(cases)
         fitted = scored.with_best_noise(self.refinements)
         likelihood: Any = min(self.posterior.likelihood, fitted, key=lambda option: float(scored.score(option)))
-        if type(likelihood) is Categorical and evidence:
-            likelihood = fit_variance_scaled_temperature(scored, likelihood, SLOPE_SHARE * evidence)
-        alone = [(DeterministicPosterior(case.executable, self.posterior.likelihood), *rest) for case, *rest in cases]
-        network = SampledOutputs.sample(alone, self.posterior.likelihood, self.score, 1, self.seed)
+        if type(likelihood) is Categorical and self.evidence:
+            likelihood = fit_variance_scaled_temperature(scored, likelihood, SLOPE_SHARE * self.evidence)
+        network.outputs = [f[:1] for f in network.outputs]  # all samples are the same
         _warn_if_worse(scored.by_row(likelihood), network.by_row(network.with_best_noise(self.refinements)))
         return self.posterior.with_likelihood(likelihood)
 
@@ -235,7 +302,7 @@ class _Search:
         """Warn if the fitted temperature is the lowest or the highest of the search."""
         if not self.guarded:
             return
-        several = (self.posterior.default_samples if self.samples is None else self.samples) > 1
+        several = self.samples > 1
         low, high = map(float, chosen.likelihood.noise_range(torch.empty(1 + several), None))
         temperature = chosen.likelihood.temperature
         if low * 1.01 < temperature < high / 1.01 or temperature == self.posterior.likelihood.temperature:
@@ -251,25 +318,31 @@ class _Search:
             stacklevel=3,
         )
 
-    def sampled(self, cases: Sequence[Case]) -> SampledOutputs:
-        """Sample the outputs of all cases."""
-        samples = self.posterior.default_samples if self.samples is None else self.samples
-        return SampledOutputs.sample(cases, self.posterior.likelihood, self.score, samples, self.seed)
+    def sampled(
+        self, options: Sequence[Sequence[Case]], samples: int | None = None, step: tuple[int, int] = (0, 1)
+    ) -> Iterator[SampledOutputs]:
+        """Yield the sampled outputs of options for the same validation data; as many as fit in memory run together."""
+        samples = samples or self.samples
+        size = self._at_once(options[0], samples)
+        parts = [options[start : start + size] for start in range(0, len(options), size)]
+        for number, part in enumerate(parts):
+            tell = partial(self._tell, step[0] * len(parts) + number, step[1] * len(parts))
+            yield from SampledOutputs.sample_several(
+                part, self.posterior.likelihood, self.score, samples, self.seed, tell
+            )
+
+    def _tell(self, before: int, steps: int, done: int, total: int) -> None:
+        """Report progress within a step of the search; `before` steps are done."""
+        self.tell(before * total + done, steps * total)
+
+    def _at_once(self, cases: Sequence[Case], samples: int) -> int:
+        """Return for how many options the outputs fit in memory together."""
+        numbers = (len(x) * math.prod(posterior.executable.output_shape or ()) for posterior, x, _ in cases)
+        return max(1, LARGE_OUTPUTS // max(1, samples * sum(numbers)))
 
 
 def _resized_cases(cases: Sequence[Case], batch_size: float) -> list[Case]:
     return [(posterior.at_batch_size(batch_size), x, y) for posterior, x, y in cases]
-
-
-def _over_batch_sizes(evaluate: Callable[[float], _Candidate]) -> list[_Candidate]:
-    """Score every power of four, then candidates around the best, at factors of two and of the square root of two."""
-    candidates = {float(power): evaluate(float(power)) for power in range(0, LARGEST_LOG2_BATCH_SIZE + 1, 2)}
-    for step in (1.0, 0.5):
-        best = min(candidates, key=lambda log_size: candidates[log_size].score)
-        for log_size in (best - step, best + step):
-            if 0 <= log_size <= LARGEST_LOG2_BATCH_SIZE:
-                candidates[log_size] = evaluate(log_size)
-    return list(candidates.values())
 
 
 def _warn_at_an_end(chosen: float | None, started: float | None) -> None:
@@ -308,6 +381,11 @@ def _warn_if_worse(sampled: Tensor, alone: Tensor) -> None:
         "Keep this posterior if you need the disagreement of the samples."
     )
     warnings.warn(message, BayesNormWarning, stacklevel=4)
+
+
+def _promising(tried: Mapping[float, _Candidate], evidence: float) -> bool:
+    """Return whether the best size is better than the largest by at least half of the evidence."""
+    return _guarded(list(tried.values()), evidence / 2) is not tried[max(tried)]
 
 
 def _guarded(candidates: Sequence[_Candidate], evidence: float) -> _Candidate:

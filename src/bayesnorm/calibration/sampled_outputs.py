@@ -14,6 +14,7 @@ from ..likelihoods import Categorical, Gaussian, Likelihood, with_zero
 from ..metrics import scored_labels
 from ..posterior import Posterior
 from ..predictive import ClassificationPredictive, as_targets, at_least_single
+from ..progress import Progress
 from .held_out_scores import HeldOutScores, Score, score_points
 
 Case = tuple[Posterior, Any, Any]
@@ -57,18 +58,44 @@ class SampledOutputs(HeldOutScores):
             samples: Number of samples.
             seed: Seed of the samples.
         """
-        engine, outputs, moments = MonteCarlo(samples), [], None
-        if score_name in (None, "crps") and isinstance(likelihood, Gaussian):
-            moments = [engine.moments(posterior, x, seed) for posterior, x, _ in cases]
-            if sum(mean.numel() for mean, _ in moments) <= FEW_NUMBERS:
-                moments = [(mean.cpu(), variance.cpu()) for mean, variance in moments]
-        else:
-            outputs = [at_least_single(engine.outputs(posterior, x, seed)) for posterior, x, _ in cases]
-        sampled = cls(outputs, [y for _, _, y in cases], likelihood, score_name, None, moments)
-        numbers = outputs if moments is None else [torch.stack(pair) for pair in moments]
-        for (posterior, x, _), f, predictive in zip(cases, numbers, sampled.predictives(likelihood), strict=True):
-            require_finite(posterior, x, f, predictive)
+        (sampled,) = cls.sample_several([cases], likelihood, score_name, samples, seed)
+        sampled.require_finite(cases)
         return sampled
+
+    @classmethod
+    def sample_several(
+        cls,
+        options: Sequence[Sequence[Case]],
+        likelihood: Likelihood,
+        score_name: Score | None,
+        samples: int,
+        seed: int,
+        progress: Progress | None = None,
+    ) -> list[Self]:
+        """Do what `sample` does for several options, which have the same folds. It does not check that all is finite.
+
+        The options run together, so what does not depend on the sample is computed once for all of them.
+        """
+        engine = MonteCarlo(samples)
+        by_fold = [
+            engine.outputs_of_several([posterior for posterior, _, _ in fold], fold[0][1], seed, progress)
+            for fold in zip(*options, strict=True)
+        ]
+        sampled = []
+        for number, cases in enumerate(options):
+            outputs, moments = [at_least_single(outputs[number]) for outputs in by_fold], None
+            if score_name in (None, "crps") and isinstance(likelihood, Gaussian):
+                moments, outputs = [_moments(f) for f in outputs], []
+                if sum(mean.numel() for mean, _ in moments) <= FEW_NUMBERS:
+                    moments = [(mean.cpu(), variance.cpu()) for mean, variance in moments]
+            sampled.append(cls(outputs, [y for _, _, y in cases], likelihood, score_name, None, moments))
+        return sampled
+
+    def require_finite(self, cases: Sequence[Case]) -> None:
+        """Raise an error if means or variances of outputs are not finite."""
+        numbers = self.outputs if self.moments is None else [torch.stack(pair) for pair in self.moments]
+        for (posterior, x, _), f, predictive in zip(cases, numbers, self.predictives(self.likelihood), strict=True):
+            require_finite(posterior, x, f, predictive)
 
     def predictives(self, likelihood: Likelihood) -> list[Any]:
         """Return the predictive of each fold under a likelihood."""
@@ -132,6 +159,12 @@ def _negative_log_probs(margins: Tensor, largest: Tensor, inverse_temperature: T
     scale = inverse_temperature.to(margins)
     costs = (margins * scale).exp_().sum(0).log_() + largest * scale
     return math.log(len(costs)) - torch.logsumexp(-costs, 0)
+
+
+def _moments(f: Tensor) -> tuple[Tensor, Tensor]:
+    """Return mean and variance over samples."""
+    mean = f.mean(0)
+    return mean, (f - mean).square().mean(0)
 
 
 def require_scorable(cases: Sequence[Case], likelihood: Likelihood, score: Score | None, seed: int) -> None:

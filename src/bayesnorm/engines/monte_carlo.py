@@ -6,7 +6,7 @@ A summary adds outputs up as they arrive, so that the outputs of all samples are
 from __future__ import annotations
 
 from abc import abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -15,8 +15,9 @@ from torch import Tensor
 
 from ..arguments import hold_plain_numbers, require_seed, require_whole
 from ..likelihoods import Likelihood
-from ..network import delayed_checks
+from ..network import Executable, State, delayed_checks
 from ..predictive import Predictive, RegressionPredictive, RunningSummary, at_least_single
+from ..progress import Progress
 from .base import Drawable, Engine, Passes, require_one_shape
 from .finite import finite_summary, require_finite
 
@@ -89,6 +90,32 @@ def _total(f: Tensor, weights: Tensor | None) -> float:
     return float(len(f)) if weights is None else float(weights.sum())
 
 
+def _unchanged(executable: Executable, states: State) -> State | None:
+    """Return one state with the network's own values of the same buffers; None if others are sampled."""
+    buffers = dict(executable.model.named_buffers())
+    if not states.keys() <= buffers.keys():
+        return None
+    return {name: buffers[name].detach()[None].to(value) for name, value in states.items()}
+
+
+def _assembled(passes: Sequence[Passes], samples: int, outputs: Iterator[Tensor]) -> Tensor:
+    """Return the outputs of a posterior's samples, (samples, batch, *out), given those of its passes."""
+    result: Tensor | None = None
+    for part, f in zip(passes, outputs, strict=False):
+        if part.states is None:
+            f = f.expand(samples if part.places is None else len(part.places), *f.shape[1:])
+        elif part.sources is not None:
+            f = f[part.sources]
+        if part.places is None:
+            return f
+        if result is None:
+            result = f.new_empty(samples, *f.shape[1:])
+        require_one_shape(result.shape[2:], f.shape[2:])
+        result[part.places] = f.to(result)
+    assert result is not None
+    return result
+
+
 class PassEngine(Engine):
     """Run the network under several states with equal weights. Subclasses choose the states.
 
@@ -108,7 +135,7 @@ class PassEngine(Engine):
 
     def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
         with delayed_checks() as passed:
-            f = self.outputs(posterior, x, seed)
+            (f,) = self.outputs_of_several([posterior], x, seed)
             predictive = posterior.likelihood.predictive(f)
             require_finite(posterior, x, f, predictive, passed)
         return predictive
@@ -126,23 +153,41 @@ class PassEngine(Engine):
 
     def outputs(self, posterior: Drawable, x: Any, seed: int = 0) -> Tensor:
         """Run the network under every state and return the outputs, (samples, batch, *out)."""
-        passes, samples = self._passes(posterior, seed)
-        outputs: Tensor | None = None
-        for part in passes:
-            if part.states is None:
-                f = part.executable.point(x)
-                f = f.expand(samples if part.places is None else len(part.places), *f.shape)
-            else:
-                f = part.executable.run(part.states, x, **self._options())
-                f = f if part.sources is None else f[part.sources]
-            if part.places is None:
-                return f
-            if outputs is None:
-                outputs = f.new_empty(samples, *f.shape[1:])
-            require_one_shape(outputs.shape[2:], f.shape[2:])
-            outputs[part.places] = f.to(outputs)
-        assert outputs is not None
-        return outputs
+        return self.outputs_of_several([posterior], x, seed)[0]
+
+    def outputs_of_several(
+        self, posteriors: Sequence[Drawable], x: Any, seed: int = 0, progress: Progress | None = None
+    ) -> list[Tensor]:
+        """Return the outputs of each posterior. Those over the same tensors of one network run together.
+
+        Everything before the first of these tensors is then computed once for all of them.
+
+        Args:
+            posteriors: The posteriors, such as one at several effective batch sizes.
+            x: Inputs.
+            seed: Seed of the samples.
+            progress: Called with the number of outputs so far and of all outputs of a network.
+        """
+        plans = list(map(self._passes, posteriors, [seed] * len(posteriors)))
+        parts = [part for passes, _ in plans for part in passes]
+        sampled = {part.executable: part.states for part in parts if part.states is not None}
+        groups: dict[tuple[Executable, frozenset[str]], dict[int, State]] = {}  # an empty state changes nothing
+        for place, part in enumerate(parts):
+            states = part.states
+            if states is None and part.executable in sampled:
+                states = _unchanged(part.executable, sampled[part.executable])
+            groups.setdefault((part.executable, frozenset(states or ())), {})[place] = states or {}
+        outputs: dict[int, Tensor] = {}
+        for (executable, _), members in groups.items():
+            first, *others = members.values()
+            joined = first
+            if others:
+                joined = {name: torch.cat([first[name], *(other[name] for other in others)]) for name in first}
+            f = executable.run(joined or None, x, progress, **self._options())
+            sizes = [len(next(iter(states.values()))) for states in members.values() if states]
+            outputs.update(zip(members, f.split(sizes) if first else [f] * len(members), strict=True))
+        ordered = (outputs.pop(place) for place in range(len(parts)))
+        return [_assembled(passes, samples, ordered) for passes, samples in plans]
 
     def _options(self) -> dict[str, Any]:
         return {"vectorize": self.vectorize, "chunk": self.chunk, "block_bytes": self.block_bytes}
@@ -177,9 +222,3 @@ class MonteCarlo(PassEngine):
 
     def _passes(self, posterior: Drawable, seed: int) -> tuple[Sequence[Passes], int]:
         return posterior.passes(self.samples, require_seed(seed)), self.samples
-
-    def moments(self, posterior: Drawable, x: Any, seed: int = 0) -> tuple[Tensor, Tensor]:
-        """Return mean and variance of the outputs over samples, (batch, *out) each."""
-        outputs = at_least_single(self.outputs(posterior, x, seed))
-        mean = outputs.mean(0)
-        return mean, (outputs - mean).square().mean(0)

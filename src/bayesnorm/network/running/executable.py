@@ -10,6 +10,7 @@ layout, in which convolutions are faster, if the network supports it.
 from __future__ import annotations
 
 import contextlib
+import math
 import warnings
 from collections.abc import Callable, Iterator
 from functools import partial
@@ -20,6 +21,7 @@ from torch import Tensor, nn
 
 from ...arguments import as_whole
 from ...errors import BayesNormWarning, WeightsChangedError
+from ...progress import Progress
 from ..calling import (
     as_input,
     call_network,
@@ -53,17 +55,21 @@ class RunOptions(TypedDict, total=False):
 
 
 class Outputs:
-    """Stores outputs under n states in `all`, (n, batch, *out); a `Take`."""
+    """Stores outputs under n states in `all`, (n, batch, *out); a `Take`. It reports its progress."""
 
     all: Tensor
 
-    def __init__(self, states: State, x: Tensor) -> None:
-        self._shape = len(next(iter(states.values()))), len(x)
+    def __init__(self, states: State | None, x: Tensor, progress: Progress | None = None) -> None:
+        self._shape = 1 if states is None else len(next(iter(states.values()))), len(x)
+        self._progress, self._stored = progress, 0
 
     def __call__(self, rows: slice, samples: slice, outputs: Tensor) -> None:
         if not hasattr(self, "all"):
             self.all = outputs.new_empty(*self._shape, *outputs.shape[2:])
         self.all[samples, rows] = outputs
+        self._stored += outputs.shape[0] * outputs.shape[1]
+        if self._progress is not None:
+            self._progress(self._stored, math.prod(self._shape))
 
 
 class Executable:
@@ -163,18 +169,24 @@ class Executable:
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def run(self, states: State, x: Any, **options: Unpack[RunOptions]) -> Tensor:
+    def run(
+        self, states: State | None, x: Any, progress: Progress | None = None, **options: Unpack[RunOptions]
+    ) -> Tensor:
         """Return outputs under n states, (n, batch, *out).
 
         Args:
-            states: Overrides, each with a leading axis of n.
+            states: Overrides, each with a leading axis of n; None for one forward pass without overrides.
             x: Inputs, (batch, ...).
+            progress: Called with the number of outputs so far and of all outputs.
             options: See `RunOptions`.
         """
         x = self.input(x)
-        outputs = Outputs(states, x)
-        with self._isolated(x, overridden=states):
-            self._run(self._network.fitting(states), x, outputs, **options)
+        outputs = Outputs(states, x, progress)
+        if states is None:
+            self.each(None, x, outputs, **options)
+        else:
+            with self._isolated(x, overridden=states):
+                self._run(self._network.fitting(states), x, outputs, **options)
         return outputs.all
 
     @torch.inference_mode(False)

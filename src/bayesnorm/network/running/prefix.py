@@ -111,9 +111,9 @@ class PrefixCache:
 
     @contextlib.contextmanager
     def measuring(self, sampled: frozenset[str]) -> Iterator[None]:
-        """Set `largest_output` to the most elements of an output from the first sampled module on."""
+        """Set `largest_output` to the most elements of an output from the first sampled module on, if there is one."""
         self._sampled = frozenset([self._numbers[name] for name in sampled])
-        self._reached, self.largest_output = False, 0
+        self._reached, self.largest_output = not sampled, 0
         with self._in_mode("measure"):
             yield
 
