@@ -65,10 +65,7 @@ def test_posteriors_without_a_batch_size_blame_the_rows():
 
 def test_noise_that_is_too_extreme():
     for likelihood, said in (
-        (
-            bn.Gaussian(1e-45),
-            "precision is 1e-45, which is too extreme for predictions in torch.float32. Use numbers from",
-        ),
+        (bn.Gaussian(1e-45), "precision is 1e-45, which is too extreme for predictions in torch.float32. Use"),
         (bn.Gaussian((1.0, 1e300)), "precision is 1e+300"),
         (bn.Laplace(1e30), "scale is 1e+30"),
         (bn.StudentT(scale=1e-45), "scale is 1e-45"),
@@ -94,9 +91,7 @@ def test_targets_that_are_too_large(options):
     for function in (posterior.predict(X).log_prob, posterior.predict(X).crps, lambda y: bn.calibrate(posterior, X, y)):
         with pytest.raises(InputError, match=r"^y must be at most .* but 1 of 60 values are larger, such as 1e\+30"):
             function(torch.cat([Y[:-1], torch.tensor([[1e30]])]))
-    with pytest.raises(
-        NotFiniteError, match=r"y is so far from the predictions that squared errors overflow in torch.float32"
-    ):
+    with pytest.raises(NotFiniteError, match=r"y is so far from the predictions that squared errors overflow in"):
         bn.calibrate(posterior, X, torch.full_like(Y, 8e18), **options)
     with pytest.raises(NotFiniteError, match=r"^x gives outputs that are not finite.*all rows"):
         bn.calibrate(posterior, 1e30 * X, Y, **options)

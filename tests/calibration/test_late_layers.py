@@ -97,9 +97,7 @@ def test_layers_that_cost_far_too_much_end_the_search(posterior, data, timed):
 
 
 def test_too_small_a_budget_names_the_cheapest(posterior, data, timed):
-    with pytest.raises(
-        bn.BayesNormError, match=r"at most 1.1 times .* samples=8; the cheapest costs 1.20 times. Use a larger budget"
-    ):
+    with pytest.raises(bn.BayesNormError, match=r"at most 1.1 times .* samples=8; the cheapest costs 1.20 times"):
         bn.suggest_layers(posterior, *data, budget=1.1, samples=8)
 
 

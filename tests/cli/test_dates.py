@@ -67,9 +67,7 @@ def test_numbers_are_dates_where_the_name_or_the_owner_says_so():
     assert read([45382, 45383.5])[1] == read([3, 4], name="date")[1] == []
     assert read(["20240331", "20240401"], "date")[0] == "digits"
     assert read([1_700_000_000], "date") == ("seconds", ["2023-11-14T22:13:20"])
-    with pytest.raises(
-        InputError, match=r"--as: t.csv contains '3' in 'a', which is not a date. Write dates as 2024-03-31, "
-    ):
+    with pytest.raises(InputError, match=r"--as: t.csv contains '3' in 'a', which is not a date. Write dates as"):
         read([3, 4], "date")
 
 

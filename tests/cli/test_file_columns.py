@@ -54,9 +54,7 @@ def test_decimal_commas_between_tabs(read):
     ],
 )
 def test_numbers_with_commas_are_never_taken_for_categories(read, text, name):
-    with pytest.raises(
-        InputError, match=r"column 'a' contains numbers with commas, such as '1,.*decimal point"
-    ) as caught:
+    with pytest.raises(InputError, match=r"column 'a' contains numbers with commas, such as '1,.*decimal") as caught:
         read(text, name)
     assert "\n" not in str(caught.value)
     _, kinds = read(text, name, categorical=["a"])

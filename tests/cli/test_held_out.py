@@ -44,9 +44,7 @@ def test_no_group_is_on_both_sides():
         assert 1 <= len(found.test) <= 16
         assert found.groups.tolist() == labels[found.train].tolist()
         assert "by ward" in found.messages[0]
-    with pytest.raises(
-        InputError, match=r"--group: column 'ward' has 2 different values\. Use a column with at least three groups"
-    ):
+    with pytest.raises(InputError, match=r"--group: column 'ward' has 2 different values\. Use a column with at"):
         held(group=RowOrder("ward", np.array(["a", "b"] * 20)))
 
 

@@ -178,16 +178,8 @@ def test_refuses_odd_places(refuses, regression_run, new, tmp_path):
     [
         ("run.json", "{", "is damaged"),
         ("run.json", '{"format": "other"}', "is not a file of `bayesnorm fit`"),
-        (
-            "run.json",
-            '{"format": "bayesnorm-run", "version": 99}',
-            "has format version 99, but this bayesnorm reads version 1",
-        ),
-        (
-            "run.json",
-            '{"format": "bayesnorm-run", "version": 1, "columns": 3}',
-            "run.json is 3 in the file, but must be a list",
-        ),
+        ("run.json", '{"format": "bayesnorm-run", "version": 99}', "has format version 99, but this bayesnorm"),
+        ("run.json", '{"format": "bayesnorm-run", "version": 1, "columns": 3}', "run.json is 3 in the file, but"),
         ("run.json", "[" * 100_000, "is damaged"),
         ("model.bayesnorm", "x", "model.bayesnorm"),
         ("model.bayesnorm", None, "model.bayesnorm"),

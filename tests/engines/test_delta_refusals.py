@@ -71,9 +71,7 @@ class FrozenBody(nn.Module):
 def test_derivatives_that_a_forward_cuts_off_are_not_taken_for_zero(how):
     model = FrozenBody(how).eval()
     posterior = bn.MCBN(batch_size=8, states=32).fit(model, X)
-    with pytest.raises(
-        NetworkError, match=r"model: .*statistics of 'body.1', but its forward blocks their derivatives"
-    ):
+    with pytest.raises(NetworkError, match=r"model: .*statistics of 'body.1', but its forward blocks their"):
         posterior.predict(X, bn.Delta())
     assert posterior.output_directions.components is None, (
         "directions of the head alone would leave out most of the variance"

@@ -328,7 +328,5 @@ def test_drawn_maps_are_kept_for_the_same_samples_only(compiler):
 
 def test_a_dtype_is_floating():
     for dtype in (torch.int32, torch.bool):
-        with pytest.raises(
-            bn.BayesNormError, match=r"dtype must be a floating dtype such as torch.bfloat16, got torch\."
-        ):
+        with pytest.raises(bn.BayesNormError, match=r"dtype must be a floating dtype such as torch.bfloat16, got"):
             CompiledExecutable(mlp(), dtype=dtype)

@@ -111,9 +111,7 @@ def test_places_that_are_none():
 
 
 def test_other_bad_input_to_add_dropout():
-    with pytest.raises(
-        NetworkError, match=r"where='linear', but .*except the first, whose input is the data. Use input=True"
-    ):
+    with pytest.raises(NetworkError, match=r"where='linear', but .*except the first, whose input is the data. Use"):
         bn.add_dropout(nn.Linear(3, 1), 0.2)
     with pytest.raises(NetworkError, match=r"where='conv', but the network has no such layer\."):
         bn.add_dropout(nn.Linear(3, 1), 0.2, "conv")

@@ -125,9 +125,7 @@ def test_two_heads_are_joined(kind, entries, tmp_path):
 
 def test_entries_that_are_not_there():
     model = TwoHeads("dict").eval()
-    with pytest.raises(
-        NetworkError, match=r"entries: 'sigma' is not a tensor in the output .* dict .*'mean', 'log_var'"
-    ):
+    with pytest.raises(NetworkError, match=r"entries: 'sigma' is not a tensor in the output .* dict .*'mean'"):
         bn.joined_outputs(model, ["mean", "sigma"])(torch.zeros(4, 3))
     for bad in ("mean", [], None):
         with pytest.raises(NetworkError, match=r"^entries must be "):

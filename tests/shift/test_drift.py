@@ -192,9 +192,7 @@ def test_copies_of_a_posterior_that_has_compared_compare_too():
 
 def test_what_cannot_be_compared_is_refused():
     x = fresh(20, 0)
-    with pytest.raises(
-        bn.BayesNormError, match=r"posterior is a DropoutPosterior, which is not a posterior over batch statistics"
-    ):
+    with pytest.raises(bn.BayesNormError, match=r"posterior is a DropoutPosterior, which is not a posterior over"):
         bn.drift(bn.MCDropout().fit(network(), None, bn.Gaussian()), x)
     few = bn.MCBN(BATCH_SIZE, states=4).fit(network(), fresh(ROWS, 0), bn.Gaussian())
     with pytest.raises(bn.BayesNormError, match=r"fewer than 8 batches.* Fit it again with states=256"):

@@ -196,9 +196,7 @@ def test_a_python_package_is_not_built_and_its_checksum_is_compared_first(monkey
 def test_a_download_stops_at_the_size_it_should_have(has_length, server, tmp_path):
     server.content, server.has_length = bytes(2**20), has_length
     for source in (official(server.url, None, 2**20 - 1), official(server.url)):
-        with pytest.raises(
-            FileFormatError, match=rf"set\.bin .*it has more than {source.size:,} bytes\. It was deleted"
-        ):
+        with pytest.raises(FileFormatError, match=rf"set\.bin .*it has more than {source.size:,} bytes\. It was"):
             source.fetch(tmp_path, silent)
         assert not list(tmp_path.iterdir())
     assert official(server.url, None, 2**20).fetch(tmp_path, silent).stat().st_size == 2**20

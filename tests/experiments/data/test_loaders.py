@@ -228,9 +228,7 @@ def test_the_first_folder_decides_unless_all_images_are_wanted(small, tmp_path, 
         load_cifar10("test", whole=True)
     assert f"{tmp_path / 'part' / 'cifar10'} has only the first 2,000 of 30" in str(caught.value)
     assert "`python -m experiments data get cifar10` to download all" in str(caught.value)
-    with pytest.raises(
-        BayesNormError, match=r"rows must be a number of images from 1 to 20, got 25\. .* has only the first"
-    ):
+    with pytest.raises(BayesNormError, match=r"rows must be a number of images from 1 to 20, got 25\. .* has only"):
         load_cifar10("test", 25)
     x, _ = put(tmp_path / "cache" / "bayesnorm", "cifar10", "test")
     assert len(load_cifar10("test")[0]) == 20
