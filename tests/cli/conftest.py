@@ -74,6 +74,18 @@ def write_csv(path: Path, lines: list[list[Any]], delimiter: str = ",") -> Path:
 
 
 @pytest.fixture
+def write(tmp_path: Path) -> Callable[..., Path]:
+    """`write("a,b\\n1,2\\n", "t.csv")`: a file of this text or these bytes."""
+
+    def make(content: str | bytes, name: str = "t.csv") -> Path:
+        path = tmp_path / name
+        path.write_bytes(content if isinstance(content, bytes) else content.encode("utf-8", "surrogatepass"))
+        return path
+
+    return make
+
+
+@pytest.fixture
 def table(tmp_path: Path) -> Path:
     """40 houses and their prices."""
     return write_csv(tmp_path / "houses.csv", houses(40))

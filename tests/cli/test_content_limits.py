@@ -21,16 +21,6 @@ from bayesnorm.errors import InputError
 from ..fuzzing.child import in_a_child
 
 
-@pytest.fixture
-def write(tmp_path):
-    def make(text, name="t.csv"):
-        path = tmp_path / name
-        path.write_bytes(text.encode("utf-8", "surrogatepass"))
-        return path
-
-    return make
-
-
 def test_wide_csv_files_are_read(write):
     """Tables of genes have 20,000 columns, and a first line of more characters than Python's default limit."""
     names = [f"gene_{i}" for i in range(20_000)]

@@ -22,16 +22,6 @@ from .conftest import houses
 CAFE = "a,café\n1,naïve\n2,x\n"
 
 
-@pytest.fixture
-def write(tmp_path):
-    def make(content, name="t.csv"):
-        path = tmp_path / name
-        path.write_bytes(content if isinstance(content, bytes) else content.encode())
-        return path
-
-    return make
-
-
 def zipped(**parts):
     archive = io.BytesIO()
     with zipfile.ZipFile(archive, "w") as file:

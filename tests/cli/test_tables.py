@@ -18,16 +18,6 @@ from ..marks import takes_long
 from .conftest import houses, write_csv
 
 
-@pytest.fixture
-def write(tmp_path):
-    def make(text, name="t.csv"):
-        path = tmp_path / name
-        path.write_bytes(text if isinstance(text, bytes) else text.encode())
-        return path
-
-    return make
-
-
 @pytest.mark.parametrize("delimiter", [",", ";", "\t", "|"])
 def test_delimiters_are_found(write, delimiter):
     lines = ["a,b c,d".replace(",", delimiter), '1,"x, y; z|\t",3'.replace(",", delimiter, 1)]

@@ -162,36 +162,6 @@ def test_moments_are_those_of_plain_operations(used, monkeypatch, family, at_onc
     assert used.moments.count == 1
 
 
-@KERNELS
-def test_the_same_seed_drops_the_same(used):
-    """Whatever other networks are beside it, and however many epochs are trained in one call."""
-    first, _, told = trained("dropout", 32, torch.float32, rate=0.2, device=DEVICE)
-    again, _, _ = trained("dropout", 32, torch.float32, rate=0.2, device=DEVICE)
-    parts, _, _ = trained(
-        "dropout",
-        32,
-        torch.float32,
-        rate=0.2,
-        device=DEVICE,
-        evaluate=lambda _s, m: -torch.ones(len(m)),
-        evaluate_every=1,
-    )
-    assert used.train.count == 2 + 2 + 10
-    assert torch.equal(first.weights.flat, again.weights.flat)
-    assert torch.equal(first.weights.flat, parts.weights.flat)
-    stack, rows = task("dropout", 32, torch.float32, 0.2)
-    member = torch.tensor([2])
-    alone = stack.take(member).to(DEVICE)
-    options = {"weight_decay": [DECAYS[2]], "seeds": [SEEDS[2]], "learning_rate": 3e-3}
-    train(alone, rows.take(member), epochs=5, batch_size=32, **options)
-    assert torch.equal(alone.weights.flat, first.take(member).weights.flat)
-    other, _, _ = trained("dropout", 32, torch.float32, rate=0.2, device=DEVICE, seeds=[4, 5, 6, 7])
-    without, _, _ = trained("dropout", 32, torch.float32, device=DEVICE)
-    assert not torch.equal(first.weights.flat, other.weights.flat)
-    assert not torch.equal(first.weights.flat, without.weights.flat)
-    assert torch.isfinite(told.losses).all()
-
-
 def in_coordinates(statistics):
     """Means and logarithms of variances, (S, E, 2C)."""
     return coordinates(statistics.mean, statistics.var, statistics.layers)

@@ -92,21 +92,6 @@ def test_a_group_goes_on_with_the_last_score_of_those_at_their_limit(apart):
         assert same_bits(stack, i, by_itself(networks, rows, i, epochs=epochs)[0])
 
 
-def test_several_scores_keep_on_their_own_up_to_the_limit(apart):
-    networks, rows, _ = task(counts=(90, 90))
-    numbers = iter(range(10))
-
-    def evaluate(_stack, members):
-        step = next(numbers)
-        return {"falls": -torch.full((len(members),), float(step)), "rises": torch.full((len(members),), float(step))}
-
-    stack, history = together(networks, rows, epochs=[2, 4], evaluate=evaluate)
-    assert {name: kept.epochs.tolist() for name, kept in history.kept.items()} == {"falls": [2, 4], "rises": [1, 1]}
-    for i, epochs in enumerate([2, 4]):
-        assert same_bits(stack, i, by_itself(networks, rows, i, epochs=epochs)[0])
-        assert same_bits(history.kept["rises"].stack, i, by_itself(networks, rows, i, epochs=1)[0])
-
-
 def test_networks_that_are_over_stay_as_they_were_where_blocks_go_on(monkeypatch):
     """As on a GPU, where packing few networks anew costs more than training them for nothing."""
     networks, rows, _ = task("batch norm", torch.float64)
@@ -132,11 +117,3 @@ def test_on_a_gpu(choose_block):
     for i in range(5):
         assert furthest(stack.network(i).cpu(), expected.network(i)) < 1e-8
     torch.testing.assert_close(history.losses, told.losses, rtol=1e-8, atol=0, equal_nan=True)
-
-
-def test_progress_is_told_in_epochs_of_single_networks():
-    networks, rows, _ = task(counts=COUNTS[:4])
-    seen = []
-    together(networks, rows, epochs=[2, 3, 2, 6], progress=lambda done, total: seen.append((done, total)))
-    assert {total for _, total in seen} == {13}
-    assert list(dict.fromkeys(done for done, _ in seen)) == [8, 10, 13]

@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from bayesnorm.tabular.networks import network_for
-from bayesnorm.tabular.stacked import HalfSquaredError, Scales, Skip, Stack, StackedRows, stacked_outputs, train_stacked
+from bayesnorm.tabular.stacked import HalfSquaredError, Scales, Stack, StackedRows, train_stacked
 from bayesnorm.training import shuffled_batches
 
 from .stacked_networks import furthest
@@ -66,13 +66,6 @@ def trained(**options) -> Stack:
     return stack
 
 
-def test_outputs_are_those_of_the_networks():
-    stack, (x, _) = Stack.from_networks(networks()), rows()
-    found = stacked_outputs(stack, stacked_rows())
-    for own, network in zip(found, networks(), strict=True):
-        torch.testing.assert_close(own, network.eval()(x))
-
-
 def test_training_is_torchs_adamw_with_a_falling_step_size():
     decays = [0.0, 0.1, 3.0]
     stack = trained(weight_decay=decays, decoupled=True, schedule=falling)
@@ -101,9 +94,3 @@ def test_the_longest_network_sets_the_schedule():
     trained(epochs=[1, 2, 4], schedule=lambda share: shares.append(share) or 1.0)
     assert max(shares) == pytest.approx(1 - 1 / STEPS)
     assert min(shares) == 0
-
-
-def test_ways_around_layers_as_a_module():
-    inner = nn.Linear(4, 4)
-    x = torch.randn(6, 4)
-    torch.testing.assert_close(Skip(inner, nn.ReLU())(x), x + inner(x).relu())

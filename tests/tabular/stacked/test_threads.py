@@ -8,7 +8,7 @@ import pytest
 import torch
 
 import bayesnorm as bn
-from bayesnorm.tabular.stacked import Block, HalfSquaredError, Stack, passes, training_run
+from bayesnorm.tabular.stacked import Block, Stack, passes, training_run
 from experiments.stacked_networks import fit_stacked
 
 from .stacked_networks import global_state, task, together, trained
@@ -88,17 +88,3 @@ def test_an_error_in_one_block_stops_the_others(monkeypatch):
         raise ZeroDivisionError
 
     epochs_until(monkeypatch, fails)
-
-
-def test_a_loss_that_breaks_is_told_at_once():
-    networks, rows, _ = task(counts=(90, 90))
-    numbers = itertools.count(1)
-
-    class Breaks(HalfSquaredError):
-        def with_slope(self, f, y):
-            if next(numbers) > 20:
-                raise ZeroDivisionError
-            return super().with_slope(f, y)
-
-    with pytest.raises(ZeroDivisionError):
-        together(networks, rows, epochs=1_000_000, loss=Breaks())

@@ -98,21 +98,6 @@ def scripted(scores):
     return evaluate, asked
 
 
-def test_a_group_stops_by_the_mean_of_its_scores():
-    networks, rows, _ = task(counts=COUNTS[:4])
-    #                     group A   group B     A's mean: 2, 2 (equal: better), 2.5, 3 (two worse: over)
-    scores = [[1.0, 3.0, 9.0, 9.0], [3.0, 1.0, 8.0, 8.0], [0.0, 5.0, 7.0, 7.0], [0.0, 6.0, 6.0, 6.0], [9.0] * 4]
-    evaluate, asked = scripted(scores)
-    stack, history = together(
-        networks, rows, epochs=14, evaluate=evaluate, evaluate_every=3, patience=2, groups=[1, 1, 0, 0]
-    )
-    assert asked == [[0, 1, 2, 3]] * 4 + [[2, 3]]
-    assert history.stopped.tolist() == [12, 12, 14, 14], "the last epoch has a score too"
-    assert history.epochs.tolist() == [6, 6, 12, 12]
-    for i, epochs in enumerate([6, 6, 12, 12]):
-        assert furthest(stack.network(i), alone(networks[i], rows, i, epochs=epochs)[0]) < 1e-4
-
-
 def test_two_scores_stop_and_keep_on_their_own():
     networks, rows, _ = task(counts=(90, 90))
     scores = {"first": [3.0, 2.0, 3.0, 1.0], "second": [4.0, 3.0, 2.0, 3.0]}  # first is over before its 1
