@@ -48,6 +48,13 @@ format: .venv/.installed ## Fix what the style check can fix, then format
 typecheck: .venv/.installed ## Check the types of the package and of experiments/
 	$(BIN)/mypy
 
+# Another type checker than that of `make typecheck`, for the programs that tests/test_types.py writes.
+.PHONY: pyright
+pyright: .venv/.installed ## Check the types of README's Python with pyright (needs npm)
+	rm -rf out/pages
+	$(BIN)/python -m tests.test_types out
+	npx --yes pyright@1.1 --pythonpath $(BIN)/python out/pages/README.py out/pages/claims.py
+
 # The report is tested in a real browser if one can be installed.
 .PHONY: browser
 browser:

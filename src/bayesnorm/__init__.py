@@ -1,5 +1,23 @@
 """bayesnorm: uncertainty for trained PyTorch networks with batch normalisation."""
 
+import importlib
+from typing import TYPE_CHECKING
+
+from . import (
+    active as active,
+    calibration as calibration,
+    compression as compression,
+    engines as engines,
+    errors as errors,
+    likelihoods as likelihoods,
+    methods as methods,
+    metrics as metrics,
+    posterior as posterior,
+    predictive as predictive,
+    shift as shift,
+    theory as theory,
+    training as training,
+)
 from .calibration import (
     calibrate as calibrate,
     select_batch_size as select_batch_size,
@@ -55,3 +73,13 @@ from .shift import adapt as adapt, adapted_network as adapted_network, drift as 
 from .theory import diagnose as diagnose
 
 __version__ = "0.1.0"
+
+if TYPE_CHECKING:
+    from . import maps as maps, plots as plots, report as report, tabular as tabular
+else:
+
+    def __getattr__(name):
+        """Import a package that needs an extra when it is used first, as in `bayesnorm.plots`."""
+        if name not in ("maps", "plots", "report", "tabular"):
+            raise AttributeError(f"module {__name__!r} has no attribute {name!r}")
+        return importlib.import_module(f".{name}", __name__)

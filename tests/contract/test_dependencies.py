@@ -17,7 +17,7 @@ EXTRAS = PROJECT["optional-dependencies"]
 GATHERED = ("all", "dev")
 """Extras that stand for others; the second is for work on the package."""
 
-DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow"}
+DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "typing_extensions": "typing-extensions"}
 """What brings a module of another name."""
 
 BESIDE = {"triton", "bayesnorm", "bayesnorm_command", "experiments"}

@@ -50,7 +50,7 @@ EXTERNAL = {
     "schema": {"torch"},
     "words": {"numpy"},
     **{
-        room: {"torch", "numpy", "scipy", "safetensors"}
+        room: {"torch", "numpy", "scipy", "safetensors", "typing_extensions"}
         for room in ("files", *CORE[1:], "theory", "calibration", "shift", "compression")
     },
     "progress": {"rich"},

@@ -19,7 +19,7 @@ from __future__ import annotations
 import math
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 from torch import Tensor
 
@@ -29,14 +29,14 @@ from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood
 from ..network import as_tensor, renamed_argument
 from ..posterior import BatchNormPosterior, Posterior
-from ..predictive import ClassificationPredictive, MultiTaskPredictive, Predictive, as_targets, at_least_single
+from ..predictive import ClassificationPredictive, MultiTaskPredictive, P_co, Predictive, as_targets, at_least_single
 from ..theory import GaussianPrior, UnitGaussians, kl_divergence, unit_gaussians, weight_decay_prior
 from ..words import ShortRepr
 from .sampled_outputs import mean_score, require_scorable
 
 BATCH_SIZES = (8, 16, 32, 64, 128, 256, 512, 1024)
 
-Source = BatchNormPosterior | Callable[[int], BatchNormPosterior]
+Source = BatchNormPosterior[P_co] | Callable[[int], BatchNormPosterior[P_co]]
 
 
 @dataclass(frozen=True)
@@ -62,10 +62,10 @@ class BatchSizeRow:
 
 
 @dataclass(frozen=True, repr=False)
-class BatchSizeChoice(ShortRepr):
+class BatchSizeChoice(ShortRepr, Generic[P_co]):
     """The batch size with the highest ELBO, and the results for all batch sizes."""
 
-    posterior: BatchNormPosterior
+    posterior: BatchNormPosterior[P_co]
     rows: tuple[BatchSizeRow, ...]
 
     @property
@@ -93,7 +93,7 @@ class BatchSizeChoice(ShortRepr):
 
 
 def select_batch_size(
-    source: Source,
+    source: Source[P_co],
     data: Any,
     *,
     batch_sizes: Sequence[float] = BATCH_SIZES,
@@ -103,7 +103,7 @@ def select_batch_size(
     validation: tuple[Any, Any] | None = None,
     samples: int = 40,
     seed: int = 0,
-) -> BatchSizeChoice:
+) -> BatchSizeChoice[P_co]:
     """Choose the batch size with the highest evidence lower bound (ELBO); it only needs training data.
 
     Returns a `BatchSizeChoice` with the posterior at the chosen batch size, and a table of all candidates. If you have
@@ -137,7 +137,7 @@ def select_batch_size(
         weight_decay = require_positive("weight_decay", weight_decay)
     seed, engine = require_seed(seed), MonteCarlo(samples)
     validation_pair = None if validation is None else _require_pair("validation", validation)
-    candidates: list[tuple[BatchSizeRow, BatchNormPosterior]] = []
+    candidates: list[tuple[BatchSizeRow, BatchNormPosterior[P_co]]] = []
     units: UnitGaussians | None = None
     for size in sizes:
         posterior = source.at_batch_size(size) if isinstance(source, BatchNormPosterior) else source(int(size))

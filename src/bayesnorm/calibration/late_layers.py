@@ -5,7 +5,7 @@ from __future__ import annotations
 import statistics
 import time
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Generic
 
 import torch
 from torch import Tensor
@@ -15,6 +15,7 @@ from ..engines import MonteCarlo
 from ..errors import BayesNormError
 from ..likelihoods import ClassTargets
 from ..posterior import BatchNormPosterior, DeterministicPosterior, Posterior
+from ..predictive import P_co
 from ..words import ShortRepr
 from .calibrate import EVIDENCE, calibrate
 from .calibrate_arguments import require_noise
@@ -25,7 +26,7 @@ TIMED_ROWS, REPEATS = 64, 5
 
 
 @dataclass(frozen=True)
-class LayerOption:
+class LayerOption(Generic[P_co]):
     """One choice of layers.
 
     Args:
@@ -36,20 +37,20 @@ class LayerOption:
     """
 
     layers: int
-    posterior: Posterior
+    posterior: Posterior[P_co]
     score: float
     cost: float
 
 
 @dataclass(frozen=True, repr=False)
-class LayerSuggestion(ShortRepr):
+class LayerSuggestion(ShortRepr, Generic[P_co]):
     """The best option within the budget, and all options that were measured, fewest layers first."""
 
-    best: LayerOption
-    options: tuple[LayerOption, ...]
+    best: LayerOption[P_co]
+    options: tuple[LayerOption[P_co], ...]
 
     @property
-    def posterior(self) -> Posterior:
+    def posterior(self) -> Posterior[P_co]:
         """The suggested posterior."""
         return self.best.posterior
 
@@ -64,7 +65,7 @@ class LayerSuggestion(ShortRepr):
 
 
 def suggest_layers(
-    posterior: BatchNormPosterior,
+    posterior: BatchNormPosterior[P_co],
     x: Any,
     y: Any,
     budget: float = 2.0,
@@ -73,7 +74,7 @@ def suggest_layers(
     noise: bool | None = None,
     score: Score | None = None,
     seed: int = 0,
-) -> LayerSuggestion:
+) -> LayerSuggestion[P_co]:
     """Return the choice of last layers with the best score among those that cost at most `budget`.
 
     Use it to make predictions faster: sampling only late layers is cheaper than sampling all. It compares the last 1,
@@ -104,7 +105,7 @@ def suggest_layers(
     fit_noise = require_noise(classes if noise is None else noise)
     x = posterior.executable.input(x)
     require_scorable([(posterior, x, y)], posterior.likelihood, score, require_seed(seed))
-    options: list[LayerOption] = []
+    options: list[LayerOption[P_co]] = []
     if classes and fit_noise:
         network = calibrate(DeterministicPosterior(posterior.executable, posterior.likelihood), x, y, score=score)
         options.append(LayerOption(0, network, mean_score(network, x, y, score, 1, seed), 1.0))

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import dataclasses
 from abc import ABC, abstractmethod
-from typing import Any, ClassVar, Self
+from typing import Any, ClassVar, Generic, Self
 
 import torch
 from torch import Tensor, nn
 
 from ..errors import BayesNormError
-from ..predictive import Predictive
+from ..predictive import P_co
 from ..schema import anything, either, flag, listed, mapping, number, one_of, optional, refuse
 from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded
 
@@ -20,18 +20,19 @@ _NUMBERS = optional(either(list, listed(number()), number()))
 """The allowed values of fields that are not flags. Each likelihood checks its own numbers."""
 
 
-class Likelihood(ABC):
+class Likelihood(Generic[P_co], ABC):
     """A distribution p(y | f) of targets given network outputs: a frozen dataclass whose fields are plain numbers."""
 
     least_outputs: ClassVar[int] = 1
     """Number of network outputs for one target or two classes."""
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if ABC not in cls.__bases__:  # classes with abstract methods are not registered
             _KINDS[cls.__name__] = cls
 
     @abstractmethod
-    def predictive(self, f: Tensor, weights: Tensor | None = None) -> Predictive:
+    def predictive(self, f: Tensor, weights: Tensor | None = None) -> P_co:
         """Return the predictive: the mixture over samples.
 
         Args:
@@ -44,7 +45,7 @@ class Likelihood(ABC):
         """True if this likelihood needs the variance of the outputs across all samples."""
         return False
 
-    def part_predictive(self, f: Tensor, weights: Tensor | None, variance: Tensor | None) -> Predictive:
+    def part_predictive(self, f: Tensor, weights: Tensor | None, variance: Tensor | None) -> P_co:
         """Return the mixture over some of the samples.
 
         Args:
@@ -68,7 +69,7 @@ class Likelihood(ABC):
                 `LearnedNoise`. Default: None.
         """
 
-    def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> Predictive | None:
+    def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> P_co | None:
         """Return the predictive if the output is N(mean, variance), or None if there is no closed form."""
         return None
 
@@ -99,7 +100,7 @@ class Likelihood(ABC):
         return {"kind": type(self).__name__, **{field.name: getattr(self, field.name) for field in shown}}
 
 
-class LearnedNoise(nn.Module):
+class LearnedNoise(nn.Module, Generic[P_co]):
     """A training loss: the loss of a likelihood whose noise level is a trainable parameter.
 
         noise = LearnedNoise(Gaussian())
@@ -116,7 +117,7 @@ class LearnedNoise(nn.Module):
             remembers the large first gradients of too little noise for a long time.
     """
 
-    def __init__(self, likelihood: Likelihood) -> None:
+    def __init__(self, likelihood: Likelihood[P_co]) -> None:
         super().__init__()
         if not isinstance(likelihood, Likelihood):
             raise BayesNormError(f"likelihood must be an object such as Gaussian(), got {type(likelihood).__name__}.")
@@ -132,7 +133,7 @@ class LearnedNoise(nn.Module):
         """Return the likelihood's loss with the current noise, differentiable in outputs and noise."""
         return self._start.loss(f, y, self.noise)
 
-    def likelihood(self) -> Likelihood:
+    def likelihood(self) -> Likelihood[P_co]:
         """Return the likelihood with the current noise as plain numbers."""
         return self._start.with_noise(self.noise.detach())
 
@@ -143,7 +144,7 @@ def require_likelihood(likelihood: Any) -> None:
         raise BayesNormError(f"likelihood must be an object such as Gaussian() or Categorical(), got {likelihood!r}.")
 
 
-def likelihood_from(config: dict[str, Any]) -> Likelihood:
+def likelihood_from(config: dict[str, Any]) -> Likelihood[Any]:
     """Return the likelihood that `config()` described."""
     mapping(anything, 1)(config, "likelihood")
     fields = dict(config)

@@ -20,7 +20,7 @@ from .scales import beside, holds, require_moderate, same_places
 
 
 @dataclass(frozen=True)
-class ClassTargets(Likelihood, ABC):
+class ClassTargets(Likelihood[ClassificationPredictive], ABC):
     """A likelihood of classes, which lie along the first output axis. Further axes are pixels.
 
     Args:

@@ -23,7 +23,7 @@ TaskPart = tuple[str, Likelihood, int]
 
 
 @dataclass(frozen=True, init=False)
-class MultiTask(Likelihood):
+class MultiTask(Likelihood[MultiTaskPredictive]):
     """Combine one likelihood per task for a network with several tasks. The loss is the sum of the tasks' losses.
 
         MultiTask({"depth": HeteroscedasticGaussian(), "label": (Categorical(), 12)})

@@ -33,7 +33,7 @@ from .scales import (
 
 
 @dataclass(frozen=True)
-class RealTargets(Likelihood, ABC):
+class RealTargets(Likelihood[RegressionPredictive], ABC):
     """The base class of likelihoods for real targets.
 
     Args:

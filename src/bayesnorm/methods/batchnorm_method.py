@@ -26,7 +26,7 @@ from ..network import (
     without_frozen,
 )
 from ..posterior import BatchNormPosterior, Center, Fluctuations, TrainingBatches, coordinates
-from .fitting import checked_seed, fitting_likelihood
+from .fitting import P, checked_seed, fitting_likelihood
 
 # Largest number of batches whose statistics are collected; all of them are in memory and in files.
 MOST_STATES = 1_000_000
@@ -74,12 +74,12 @@ class BatchNormMethod(ABC):
         self,
         model: nn.Module,
         train_data: TrainData,
-        likelihood: Likelihood | None = None,
+        likelihood: Likelihood[P] | None = None,
         *,
         output: str | int | None = None,
         seed: int = 0,
         progress: Progress | None = None,
-    ) -> BatchNormPosterior:
+    ) -> BatchNormPosterior[P]:
         """Collect the statistics of `states` random training batches and return the posterior.
 
         Args:

@@ -36,7 +36,7 @@ from ..network import (
 )
 from ..posterior import EnsemblePosterior, Posterior, derived_seeds, deterministic
 from .batchnorm_method import BatchNormMethod
-from .fitting import checked_seed, fitting_likelihood, require_targets, train_on
+from .fitting import P, checked_seed, fitting_likelihood, require_targets, train_on
 
 Factory = Callable[[int], nn.Module]
 """A function that returns a network with fresh weights for a seed."""
@@ -80,12 +80,12 @@ class DeepEnsemble:
         self,
         model: nn.Module | Factory,
         train_data: Any,
-        likelihood: Likelihood | None = None,
+        likelihood: Likelihood[P] | None = None,
         *,
         output: str | int | None = None,
         seed: int = 0,
         progress: Progress | None = None,
-    ) -> EnsemblePosterior:
+    ) -> EnsemblePosterior[P]:
         """Train the members and return their ensemble.
 
         Args:
@@ -99,7 +99,7 @@ class DeepEnsemble:
         """
         seed = checked_seed(seed, likelihood, progress)
         networks: list[nn.Module] = []
-        made: list[Posterior] = []
+        made: list[Posterior[P]] = []
         for number, member_seed in enumerate(derived_seeds(seed, self.members)):
             network = _fresh(model, member_seed)
             if any(network is other for other in networks):
@@ -137,7 +137,9 @@ class DeepEnsemble:
         return EnsemblePosterior(Executable(template, output), likelihood, tuple(made))
 
 
-def ensemble(members: Iterable[nn.Module | Posterior], likelihood: Likelihood | None = None) -> EnsemblePosterior:
+def ensemble(
+    members: Iterable[nn.Module | Posterior[P]], likelihood: Likelihood[P] | None = None
+) -> EnsemblePosterior[P]:
     """Combine trained networks, or posteriors over them, into an ensemble with equal weights.
 
     Args:

@@ -7,12 +7,17 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 from torch.utils.data import DataLoader, TensorDataset
+from typing_extensions import TypeVar
 
 from ..arguments import require_function, require_seed
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Gaussian, Likelihood, require_likelihood
 from ..network import Executable, as_tensor, renamed_argument, select_output
+from ..predictive import Predictive, RegressionPredictive
 from ..training import train
+
+P = TypeVar("P", bound=Predictive, default=RegressionPredictive)
+"""The predictive of a fitted posterior: that of the likelihood, or of `Gaussian()` if there is none."""
 
 # Count of output values that are compared with targets at once.
 LOOKED_AT = 2**22
@@ -26,7 +31,7 @@ def checked_seed(seed: Any, likelihood: Any, progress: Any) -> int:
     return require_seed(seed)
 
 
-def fitting_likelihood(executable: Executable, rows: Tensor, likelihood: Likelihood | None) -> Likelihood:
+def fitting_likelihood(executable: Executable, rows: Tensor, likelihood: Likelihood | None) -> Likelihood[Any]:
     """Return the given likelihood, or `Gaussian()` for one real output. Raise an error if the outputs do not fit it.
 
     With several outputs there is no default, because their meaning is unknown.

@@ -34,7 +34,7 @@ from ..errors import BayesNormError
 from ..likelihoods import Likelihood
 from ..network import DropoutExecutable, Progress, RateChoice, TrainData, dropout_rates, example_rows, renamed_argument
 from ..posterior import DropoutPosterior
-from .fitting import checked_seed, fitting_likelihood
+from .fitting import P, checked_seed, fitting_likelihood
 
 
 @dataclass(frozen=True)
@@ -62,12 +62,12 @@ class MCDropout:
         self,
         model: nn.Module,
         train_data: TrainData | None = None,
-        likelihood: Likelihood | None = None,
+        likelihood: Likelihood[P] | None = None,
         *,
         output: str | int | None = None,
         seed: int = 0,
         progress: Progress | None = None,
-    ) -> DropoutPosterior:
+    ) -> DropoutPosterior[P]:
         """Return the posterior over masks of the network's dropout layers. Nothing is trained.
 
         Args:

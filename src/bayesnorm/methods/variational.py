@@ -44,7 +44,7 @@ from ..network import (
     weight_tensors,
 )
 from ..posterior import GaussianWeights, GroupWeights, VariationalPosterior, WeightDistribution, WeightPrior
-from .fitting import checked_seed, fitting_likelihood, require_targets, train_on
+from .fitting import P, checked_seed, fitting_likelihood, require_targets, train_on
 
 # Minimum initial standard deviation, for trained weights that are zero.
 LEAST_STD = 1e-4
@@ -130,12 +130,12 @@ class VariationalMethod(ABC):
         self,
         model: nn.Module,
         train_data: TrainData,
-        likelihood: Likelihood | None = None,
+        likelihood: Likelihood[P] | None = None,
         *,
         output: str | int | None = None,
         seed: int = 0,
         progress: Progress | None = None,
-    ) -> VariationalPosterior:
+    ) -> VariationalPosterior[P]:
         """Train a copy of the network whose linear and convolutional weights have a distribution; return the posterior.
 
         Args:

@@ -24,6 +24,7 @@ from ..engines import OutputDirections
 from ..files import prefixed, under
 from ..likelihoods import Likelihood
 from ..network import Executable, LayerChoice
+from ..predictive import P_co
 from ..schema import Array, record, refuse, whole
 from ..words import ShortRepr
 from .base import Config, Move, Tensors
@@ -71,7 +72,7 @@ class LayerMove:
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class AdaptedPosterior(BatchNormPosterior):
+class AdaptedPosterior(BatchNormPosterior[P_co]):
     """A posterior whose location was moved to new data, and whose fluctuations include the uncertainty of this move.
 
     The statistics of all recorded layers are overridden. Layers that the original does not sample have no fluctuations.
@@ -85,7 +86,7 @@ class AdaptedPosterior(BatchNormPosterior):
     kind: ClassVar[str] = "adapted"
     schema = record(original=BatchNormPosterior.schema, adapted_to=whole(1))
 
-    original: BatchNormPosterior = dataclasses.field(default=None, repr=False)  # type: ignore[assignment]
+    original: BatchNormPosterior[P_co] = dataclasses.field(default=None, repr=False)  # type: ignore[arg-type]
     adaptation: Adaptation = dataclasses.field(default=None, repr=False)  # type: ignore[assignment]
     moved: Tensor = dataclasses.field(default=None, repr=False)  # type: ignore[assignment]
 
@@ -118,7 +119,7 @@ class AdaptedPosterior(BatchNormPosterior):
         """Return the posterior that samples only some layers. The others keep their adapted statistics."""
         return self._with_original(self.original.at_layers(layers))
 
-    def with_likelihood(self, likelihood: Likelihood) -> Self:
+    def with_likelihood(self, likelihood: Likelihood[Any]) -> Self:
         return dataclasses.replace(self, likelihood=likelihood, original=self.original.with_likelihood(likelihood))
 
     def over(self, move: Move) -> Self:
@@ -143,7 +144,7 @@ class AdaptedPosterior(BatchNormPosterior):
         return prefixed("original.", original) | prefixed("adaptation.", arrays)
 
     @classmethod
-    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors, config: Config) -> Self:
         original = BatchNormPosterior.restored(executable, likelihood, under("original.", tensors), config["original"])
         adaptation = {name: tensor.cpu() for name, tensor in under("adaptation.", tensors).items()}
         posterior = cls.from_original(original, Adaptation(config["adapted_to"], **adaptation))
@@ -151,7 +152,7 @@ class AdaptedPosterior(BatchNormPosterior):
         return posterior
 
     @classmethod
-    def from_original(cls, original: BatchNormPosterior, adaptation: Adaptation) -> Self:
+    def from_original(cls, original: BatchNormPosterior[Any], adaptation: Adaptation) -> Self:
         """Return the original posterior after an adaptation."""
         batches = original.training_batches
         assert batches is not None
@@ -170,7 +171,7 @@ class AdaptedPosterior(BatchNormPosterior):
         moved = (strength * adaptation.shift).to(running)
         return cls(**fields | changed, original=original, adaptation=adaptation, moved=moved)
 
-    def _with_original(self, original: BatchNormPosterior) -> Self:
+    def _with_original(self, original: BatchNormPosterior[Any]) -> Self:
         return type(self).from_original(original, self.adaptation)
 
 

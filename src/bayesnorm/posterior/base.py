@@ -8,7 +8,7 @@ import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar, Literal, Self
+from typing import Any, ClassVar, Generic, Literal, Self
 
 import torch
 from torch import Tensor, nn
@@ -19,7 +19,7 @@ from ..engines import Engine, MonteCarlo, Passes, predict_tiles
 from ..errors import BayesNormError, BayesNormWarning, FileFormatError, NetworkError
 from ..likelihoods import Likelihood, likelihood_from, require_likelihood
 from ..network import Executable, State, changed_weights, own_copy, weight_digests
-from ..predictive import Predictive
+from ..predictive import P_co
 from ..schema import (
     Array,
     Check,
@@ -49,7 +49,7 @@ Move = Callable[[Executable], Executable]
 PART = record(kind=text, posterior=anything)
 """The schema of `part()`. The posterior has its own schema."""
 
-_KINDS: dict[str, type[Posterior]] = {}
+_KINDS: dict[str, type[Posterior[Any]]] = {}
 
 _FILE = record(
     kind=text,
@@ -63,7 +63,7 @@ _FILE = record(
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class Posterior(ShortRepr, ABC):
+class Posterior(ShortRepr, Generic[P_co], ABC):
     """A distribution over part of a network's state. It is immutable: every change returns a new posterior.
 
     Args:
@@ -76,9 +76,10 @@ class Posterior(ShortRepr, ABC):
     """The schema of `config()`."""
 
     executable: Executable = dataclasses.field(repr=False)
-    likelihood: Likelihood
+    likelihood: Likelihood[P_co]
 
     def __init_subclass__(cls) -> None:
+        super().__init_subclass__()
         if "kind" in vars(cls):  # classes without a kind are not written to files
             _KINDS[cls.kind] = cls
 
@@ -154,7 +155,7 @@ class Posterior(ShortRepr, ABC):
 
     @classmethod
     @abstractmethod
-    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors, config: Config) -> Self:
         """Return the posterior that `tensors()` and `config()` described, both checked by `schema` and `arrays`."""
 
     def part(self) -> Config:
@@ -169,7 +170,9 @@ class Posterior(ShortRepr, ABC):
         return kind.arrays(model, part["posterior"], tensors)
 
     @staticmethod
-    def restored_part(part: Config, executable: Executable, likelihood: Likelihood, tensors: Tensors) -> Posterior:
+    def restored_part(
+        part: Config, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors
+    ) -> Posterior[Any]:
         """Return the posterior that `part()` and `tensors()` described, both already checked."""
         return kind_named(part["kind"]).restored(executable, likelihood, tensors, part["posterior"])
 
@@ -183,7 +186,7 @@ class Posterior(ShortRepr, ABC):
         keep: Literal["samples", "summary"] = "samples",
         tile: int | tuple[int, int] | None = None,
         overlap: int | None = None,
-    ) -> Predictive:
+    ) -> P_co:
         """Return the predicted distribution of the targets at `x`.
 
         Args:
@@ -215,8 +218,11 @@ class Posterior(ShortRepr, ABC):
             if tile is None or keep == "samples":
                 mistake = "overlap is given without tile" if tile is None else 'tile is given with keep="samples"'
                 raise BayesNormError(f'{mistake}. Use tile=256 together with keep="summary".')
-            return predict_tiles(lambda part: engine.summary(self, part, seed), self.executable.input(x), tile, overlap)
-        return engine.predict(self, x, seed) if keep == "samples" else engine.summary(self, x, seed)
+            x = self.executable.input(x)
+            predicted: Any = predict_tiles(lambda part: engine.summary(self, part, seed), x, tile, overlap)
+        else:
+            predicted = engine.predict(self, x, seed) if keep == "samples" else engine.summary(self, x, seed)
+        return predicted  # the likelihood determines its class
 
     def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
         """Return the same posterior over a compiled copy of the network: `torch.compile`, with CUDA graphs on a GPU.
@@ -283,7 +289,7 @@ class Posterior(ShortRepr, ABC):
             object.__setattr__(self, "_drawn", stored)
         return stored[1]
 
-    def with_likelihood(self, likelihood: Likelihood) -> Self:
+    def with_likelihood(self, likelihood: Likelihood[Any]) -> Self:
         """Return the same posterior with another likelihood."""
         changed = dataclasses.replace(self, likelihood=likelihood)
         shape = getattr(self.executable, "output_shape", None)
@@ -309,7 +315,7 @@ class Posterior(ShortRepr, ABC):
         )
 
 
-def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
+def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior[Any]:
     """Read a posterior that `save` wrote, for the network that it was fitted on.
 
     Args:
@@ -346,13 +352,15 @@ def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior:
     return posterior
 
 
-def restored_posterior(part: Config, executable: Executable, likelihood: Likelihood, tensors: Tensors) -> Posterior:
+def restored_posterior(
+    part: Config, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors
+) -> Posterior[Any]:
     """Return the posterior that `part()` and `tensors()` described, or raise an error if they are invalid."""
     require_tensors(tensors, Posterior.part_arrays(part, executable.model, tensors))
     return Posterior.restored_part(part, executable, likelihood, tensors)
 
 
-def kind_named(kind: str) -> type[Posterior]:
+def kind_named(kind: str) -> type[Posterior[Any]]:
     """Return the class of posteriors that is called `kind` in files."""
     one_of(*sorted(_KINDS))(kind, "kind")
     return _KINDS[kind]

@@ -31,6 +31,7 @@ from ..network import (
     choose_layers,
     find_batchnorm,
 )
+from ..predictive import P_co
 from ..schema import Array, later, number, one_of, optional, record, refuse, text, whole
 from .base import Config, Move, Posterior, Tensors
 from .fluctuations import FLUCTUATIONS, Fluctuations
@@ -43,7 +44,7 @@ DRAWS_LOOKED_AT = 64
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class BatchNormPosterior(Posterior):
+class BatchNormPosterior(Posterior[P_co]):
     """A distribution over batch-norm statistics. All layers together have C channels, hence 2C coordinates.
 
     Args:
@@ -205,7 +206,7 @@ class BatchNormPosterior(Posterior):
         return expected
 
     @classmethod
-    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors, config: Config) -> Self:
         fields = dict(config)
         layers = tuple(BatchNormLayer(**layer) for layer in fields.pop("layers"))
         kind, batches = fields.pop("fluctuations"), fields.pop("training_batches", None)

@@ -5,7 +5,7 @@ from __future__ import annotations
 import dataclasses
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from torch import nn
 
@@ -13,12 +13,13 @@ from ..errors import BayesNormError, FileFormatError
 from ..files import grouped, prefixed
 from ..likelihoods import Likelihood
 from ..network import Executable, State
+from ..predictive import P_co
 from ..schema import Array, listed, record
 from .base import PART, Config, Move, Posterior, Tensors, derived_seeds, effective_batch_size
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class CombinedPosterior(Posterior):
+class CombinedPosterior(Posterior[P_co]):
     """Independent posteriors over disjoint parts of one network's state.
 
     Args:
@@ -28,7 +29,7 @@ class CombinedPosterior(Posterior):
     kind: ClassVar[str] = "combined"
     schema = record(parts=listed(PART, 2, 1000))
 
-    parts: tuple[Posterior, ...]
+    parts: tuple[Posterior[P_co], ...]
 
     @property
     def batch_size(self) -> float | None:
@@ -75,7 +76,7 @@ class CombinedPosterior(Posterior):
         return arrays
 
     @classmethod
-    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors, config: Config) -> Self:
         groups = grouped(tensors)
         parts = [
             Posterior.restored_part(part, executable, likelihood, groups.get(str(i), {}))
@@ -85,7 +86,7 @@ class CombinedPosterior(Posterior):
         return cls(_widest(parts), likelihood, tuple(parts))
 
 
-def combine(*posteriors: Posterior) -> CombinedPosterior:
+def combine(*posteriors: Posterior[P_co]) -> CombinedPosterior[P_co]:
     """Return one posterior whose samples have the randomness of all, e.g. MC dropout and MCBN of the same network.
 
     Args:

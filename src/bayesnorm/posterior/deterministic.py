@@ -8,7 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 from torch import nn
 
@@ -16,11 +16,12 @@ from ..arguments import require_seed, require_whole
 from ..engines import Passes
 from ..likelihoods import Likelihood
 from ..network import Executable, State, tensors_of
+from ..predictive import P_co
 from .base import Config, Posterior, Tensors
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DeterministicPosterior(Posterior):
+class DeterministicPosterior(Posterior[P_co]):
     """A posterior with all probability on one network, without epistemic uncertainty."""
 
     kind: ClassVar[str] = "deterministic"
@@ -41,13 +42,13 @@ class DeterministicPosterior(Posterior):
         return [Passes(self.executable, None)]
 
     @classmethod
-    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors, config: Config) -> Self:
         return cls(executable, likelihood)
 
 
 def deterministic(
-    model: nn.Module, likelihood: Likelihood, *, output: str | int | None = None
-) -> DeterministicPosterior:
+    model: nn.Module, likelihood: Likelihood[P_co], *, output: str | int | None = None
+) -> DeterministicPosterior[P_co]:
     """Wrap a deterministic network in the posterior interface, as a baseline without epistemic uncertainty.
 
     Returns a posterior that predicts with one forward pass. `calibrate` fits its noise level or its temperature.

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -12,12 +12,13 @@ from torch import Tensor, nn
 from ..arguments import require_seed, require_whole
 from ..likelihoods import Likelihood
 from ..network import SEEDS, DropoutExecutable, Executable, State
+from ..predictive import P_co
 from ..schema import Array, flag, mapping, number, record, refuse
 from .base import Config, Posterior, Tensors
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class DropoutPosterior(Posterior):
+class DropoutPosterior(Posterior[P_co]):
     """Independent random masks in the dropout layers of a network.
 
     Args:
@@ -46,7 +47,7 @@ class DropoutPosterior(Posterior):
         return {}
 
     @classmethod
-    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors, config: Config) -> Self:
         rates, consistent = {name: float(rate) for name, rate in config["rates"].items()}, config["consistent"]
         dropout = DropoutExecutable(executable.model, executable.output, rates=rates, consistent=consistent)
         return cls(dropout, likelihood, rates, consistent)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import copy
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import ClassVar, Self
+from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -20,13 +20,14 @@ from ..errors import BayesNormError, FileFormatError
 from ..files import grouped, prefixed, under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, tensors_of
+from ..predictive import P_co
 from ..schema import Array, arrays_like, listed, record
 from .base import PART, Config, Move, Posterior, Tensors, architecture, derived_seeds, effective_batch_size
 from .deterministic import DeterministicPosterior
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class EnsemblePosterior(Posterior):
+class EnsemblePosterior(Posterior[P_co]):
     """A mixture of several posteriors with equal weights, each with its own network.
 
     Args:
@@ -38,7 +39,7 @@ class EnsemblePosterior(Posterior):
     kind: ClassVar[str] = "ensemble"
     schema = record(members=listed(PART, 2, 10_000))
 
-    members: tuple[Posterior, ...]
+    members: tuple[Posterior[P_co], ...]
 
     @property
     def network(self) -> nn.Module:
@@ -76,7 +77,7 @@ class EnsemblePosterior(Posterior):
         """Return the ensemble with every member at another effective batch size."""
         return self._with_members(lambda member: member.at_batch_size(batch_size))
 
-    def with_likelihood(self, likelihood: Likelihood) -> Self:
+    def with_likelihood(self, likelihood: Likelihood[Any]) -> Self:
         changed = self._with_members(lambda member: member.with_likelihood(likelihood))
         return replace(changed, likelihood=likelihood)
 
@@ -130,13 +131,13 @@ class EnsemblePosterior(Posterior):
         parts = [tensors_of(member.model) for member in self.members]
         return {name: torch.stack([part[name].detach() for part in parts]) for name in parts[0]}
 
-    def _shares(self, n: int, seed: int) -> list[tuple[Posterior, Tensor, int]]:
+    def _shares(self, n: int, seed: int) -> list[tuple[Posterior[P_co], Tensor, int]]:
         """Return members with the positions of their samples and the seeds of these samples."""
         chosen, seeds = shuffled_rounds(len(self.members), n, seed), derived_seeds(seed, len(self.members))
         shares = [(member, (chosen == i).nonzero()[:, 0], seeds[i]) for i, member in enumerate(self.members)]
         return [share for share in shares if len(share[1])]
 
-    def _with_members(self, change: Callable[[Posterior], Posterior]) -> Self:
+    def _with_members(self, change: Callable[[Posterior[P_co]], Posterior[P_co]]) -> Self:
         return replace(self, members=tuple(change(member) for member in self.members))
 
     def tensors(self) -> Tensors:
@@ -170,7 +171,7 @@ class EnsemblePosterior(Posterior):
         return arrays
 
     @classmethod
-    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors, config: Config) -> Self:
         networks, parts = _networks(executable.model, len(config["members"])), grouped(tensors)
         members = []
         for i, (member, network) in enumerate(zip(config["members"], networks, strict=True)):

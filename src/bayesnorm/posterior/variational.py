@@ -18,13 +18,14 @@ from ..errors import InputError
 from ..files import prefixed, under
 from ..likelihoods import Likelihood
 from ..network import Executable, State, as_tensor, isolated_torch_randomness, restore_state, tensors_of
+from ..predictive import P_co
 from ..schema import Array, anything, arrays_like, mapping, number, record, refuse, text, whole
 from .base import Config, Move, Posterior, Tensors
 from .weight_distributions import WeightDistribution, WeightPrior, weight_arrays, weights_from
 
 
 @dataclass(frozen=True, eq=False, repr=False)
-class VariationalPosterior(Posterior):
+class VariationalPosterior(Posterior[P_co]):
     """A distribution over a network's weights. A sample overrides *all* of the network's tensors.
 
     Args:
@@ -120,7 +121,7 @@ class VariationalPosterior(Posterior):
         return described | prefixed("points/", arrays_like(points))
 
     @classmethod
-    def restored(cls, executable: Executable, likelihood: Likelihood, tensors: Tensors, config: Config) -> Self:
+    def restored(cls, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors, config: Config) -> Self:
         with _sampling_weights(0, executable.device):
             weights = {
                 name: weights_from(weight, under(f"weights/{name}/", tensors))

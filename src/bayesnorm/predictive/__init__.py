@@ -1,6 +1,7 @@
 """Predictives: the distributions of targets that a posterior and a likelihood give for new inputs."""
 
 from .base import (
+    P_co as P_co,
     Predictive as Predictive,
     Summary as Summary,
     as_targets as as_targets,

@@ -10,6 +10,7 @@ from typing import Any, ClassVar, Self
 import numpy as np
 import torch
 from torch import Tensor
+from typing_extensions import TypeVar
 
 from ..arguments import require_seed, require_whole
 from ..errors import InputError, quoted
@@ -103,6 +104,10 @@ class Predictive(ABC):
     def _told(self) -> dict[str, Tensor]:
         """Return the values that `repr` shows, by name."""
         return {"mean": self.mean, "std": self.std, "epistemic std": self.epistemic.sqrt()}
+
+
+P_co = TypeVar("P_co", bound=Predictive, covariant=True, default=Predictive)
+"""The predictive of a likelihood, and so of a posterior."""
 
 
 class Summary(Predictive):

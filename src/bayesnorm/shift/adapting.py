@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
-from typing import Any
+from typing import Any, TypeVar, overload
 
 import numpy as np
 import scipy
@@ -22,10 +22,21 @@ from ..posterior import (
     EnsemblePosterior,
     Posterior,
 )
+from ..predictive import P_co
 from .comparison import Comparison, compare, over_statistics
 
+Adaptable = TypeVar("Adaptable", bound=Posterior)
 
-def adapt(posterior: Posterior, x: Any, *, strength: float | None = None) -> Any:
+
+@overload
+def adapt(posterior: BatchNormPosterior[P_co], x: Any, *, strength: float | None = None) -> AdaptedPosterior[P_co]: ...
+
+
+@overload
+def adapt(posterior: Adaptable, x: Any, *, strength: float | None = None) -> Adaptable: ...
+
+
+def adapt(posterior: Posterior, x: Any, *, strength: float | None = None) -> Posterior:
     """Return a new posterior whose batch statistics are adapted to new, unlabelled data.
 
     For each layer, and separately for means and log-variances, n new examples show a shift. Let d be its mean square

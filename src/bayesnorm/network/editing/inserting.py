@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import copy
 from collections.abc import Callable, Sequence
-from typing import Any
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
@@ -21,6 +21,8 @@ from ..copying import unwrap
 Where = str | Sequence[str] | Callable[[str, nn.Module], bool]
 """`"linear"`, `"conv"`, `"weights"` (both), names of modules, or a predicate `(name, module) -> bool`."""
 
+Network = TypeVar("Network", bound=nn.Module)
+
 _NAME = "input_dropout"
 _KEYWORDS: dict[str, tuple[type[nn.Module], ...]] = {
     "linear": (nn.Linear,),
@@ -30,8 +32,8 @@ _KEYWORDS: dict[str, tuple[type[nn.Module], ...]] = {
 
 
 def add_dropout(
-    model: nn.Module, p: float, where: Where = "linear", *, input: bool = False, channels: bool = False
-) -> nn.Module:
+    model: Network, p: float, where: Where = "linear", *, input: bool = False, channels: bool = False
+) -> Network:
     """Return a copy of a network with dropout in front of its weight layers, as in Gal and Ghahramani (2016).
 
     Each chosen layer gets a child module `input_dropout`, which its input passes first. The copy has its own weights,
@@ -49,7 +51,7 @@ def add_dropout(
         channels: Whether to drop whole channels in front of convolutions, instead of single entries.
     """
     p = require_number("p", p, above=0, below=1, requirement="a rate between 0 and 1", error=NetworkError)
-    network = copy.deepcopy(unwrap(model))
+    network: Any = copy.deepcopy(unwrap(model))
     takers = {id(taker): taker for taker in map(_taker, _chosen(network, where, input))}
     for taker in takers.values():
         if hasattr(taker, _NAME):
@@ -124,8 +126,8 @@ def _through_dropout(module: nn.Module, args: tuple[Any, ...], kwargs: dict[str,
 
 
 def with_noise_head(
-    model: nn.Module, layer: str | None = None, *, log_variance: float = 0.0, noises: int | None = None
-) -> nn.Module:
+    model: Network, layer: str | None = None, *, log_variance: float = 0.0, noises: int | None = None
+) -> Network:
     """Return a copy of a network whose last layer also predicts the noise of its outputs.
 
     Use it with `HeteroscedasticGaussian`, `HeteroscedasticLaplace` and `LogitNoise`.
@@ -144,7 +146,7 @@ def with_noise_head(
     """
     log_variance = require_number("log_variance", log_variance, error=NetworkError)
     added = None if noises is None else require_whole("noises", noises, error=NetworkError)
-    network = copy.deepcopy(unwrap(model))
+    network: Any = copy.deepcopy(unwrap(model))
     head: Any = _head(network, layer)
     convolution = isinstance(head, _ConvNd)
     outputs = head.out_channels if convolution else head.out_features
