@@ -104,15 +104,6 @@ def test_what_a_regression_says(regression_run):
         in regression_run.err
     )
     assert "Training on 64 rows, with 16 rows held out." in regression_run.err
-    for word in (
-        "error (RMSE)",
-        "error with uncertainty (CRPS)",
-        "uncertainty skill",
-        "90 % intervals",
-        "time",
-        "report",
-    ):
-        assert word in regression_run.out
     assert "Are its error bars honest?" in regression_run.out
 
 
@@ -125,8 +116,6 @@ def test_what_a_classification_leaves_and_says(classification_run):
     assert np.mean(right) == pytest.approx(facts["scores"]["accuracy"])
     assert all(abs(sum(float(row[f"p({name})"]) for name in facts["classes"]) - 1) < 2e-4 for row in rows)
     assert "Task: classification, because town is text with 3 different values" in classification_run.err
-    for word in ("accuracy", "negative log likelihood", "calibration error (ECE)"):
-        assert word in classification_run.out
 
 
 def test_the_page(regression_run):

@@ -195,17 +195,6 @@ def fitted(bayesnorm, tmp_path, monkeypatch):
     return call
 
 
-def test_a_class_that_is_never_found_is_said_in_the_verdict(fitted, tmp_path):
-    _, facts = fitted("rare_class.csv", "--target", "outcome")
-    verdict = facts["summary"]["Does it predict well?"]
-    with (tmp_path / "run" / "test_predictions.csv").open() as file:
-        ill = [row["predicted"] for row in csv.DictReader(file) if row["y"] == "relapse"]
-    assert len(ill) == 2
-    missed = "relapse" not in ill
-    assert ("It finds no row of “relapse” (0 of 2)." in verdict) == missed
-    assert ("Next: Collect more rows of “relapse”, or add columns that separate them" in verdict) == missed
-
-
 def test_a_trend_is_flagged_before_it_fails(bayesnorm, fitted, tmp_path):
     ended, _ = fitted("trend.csv", "--target", "visits", "--time", "day")
     assert "The last 36 rows (by day, from 2023-05-07 on) were held out." in ended.err

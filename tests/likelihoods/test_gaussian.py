@@ -7,13 +7,6 @@ import torch
 import bayesnorm as bn
 
 
-def test_a_precision_is_an_inverse_variance():
-    f = torch.randn(5, 4, 1, dtype=torch.float64)
-    predictive = bn.Gaussian(precision=25.0).predictive(f)
-    torch.testing.assert_close(predictive.scale, torch.full_like(f, 0.2))
-    torch.testing.assert_close(predictive.aleatoric, torch.full((4, 1), 0.04, dtype=torch.float64))
-
-
 def test_one_precision_per_output():
     f = torch.randn(5, 4, 3, dtype=torch.float64)
     predictive = bn.Gaussian(precision=(1.0, 4.0, 100.0)).predictive(f)
