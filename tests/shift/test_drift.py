@@ -1,6 +1,7 @@
 """The drift test: its level, its power, where it points to, and what it refuses."""
 
 import copy
+import dataclasses
 import pickle
 
 import numpy as np
@@ -149,6 +150,44 @@ def test_batches_of_any_size_are_run_again_in_smaller_ones():
         posterior = bn.MCBN(size, states=40).fit(network(), fresh(200, 0), bn.Gaussian())
         assert posterior.training_batches.sizes[-1] == size
         assert 0 < bn.drift(posterior, fresh(7, 1)).p_value <= 1
+
+
+def pooled_network():
+    """A network whose second batch norm sees one number per image, as behind global pooling."""
+    torch.manual_seed(0)
+    convolution = nn.Conv2d(3, 8, 3), nn.BatchNorm2d(8), nn.ReLU()
+    return nn.Sequential(*convolution, nn.AdaptiveAvgPool2d(1), nn.BatchNorm2d(8), nn.Flatten(), nn.Linear(8, 3)).eval()
+
+
+@pytest.mark.parametrize("batch_size", [5, 8])
+def test_few_images_ring_as_often_as_the_level_says_after_a_fit_on_few_batches(batch_size):
+    # Without batches of 1, 2 and 4 images in the fit, the variances of so few look too small: all of them rang.
+    generator = torch.Generator().manual_seed(0)
+    model, train = pooled_network(), torch.randn(512, 3, 8, 8, generator=generator)
+    posterior = bn.MCBN(batch_size, states=32).fit(model, train, bn.Categorical())
+    sizes = [size for size in (1, 2, 4) if size < batch_size]
+    assert set(sizes) < set(posterior.training_batches.sizes)
+    for size in sizes:
+        seen = [bn.drift(posterior, torch.randn(size, 3, 8, 8, generator=generator)).p_value for _ in range(80)]
+        assert np.mean(np.array(seen) < 0.05) < 0.07 + 3 * np.sqrt(0.05 * 0.95 / 80)
+        assert min(seen) > 1e-4
+
+
+def test_pairs_of_rows_ring_as_often_as_the_level_says():
+    # Two rows, normalised by themselves, are 1 and -1: the means of the next layer are nearly constant, except for
+    # rare pairs. Next to the few pairs of a fit, 9 % of all pairs rang, some with p = 2e-10.
+    seen = np.array([bn.drift(fitted(states=64), pair).p_value for pair in fresh(1200, 11).split(2)])
+    assert np.mean(seen < 0.05) < 0.07 + 3 * np.sqrt(0.05 * 0.95 / len(seen))
+    assert seen.min() > 1e-7
+
+
+def test_fewer_rows_than_the_reference_has_are_refused():
+    batches = fitted().training_batches
+    larger = {name: getattr(batches, name)[2:] for name in ("sizes", "counts", "centers", "widths", "logs")}
+    posterior = dataclasses.replace(fitted(), training_batches=dataclasses.replace(batches, **larger))
+    with pytest.raises(bn.BayesNormError, match=r"x has 2 examples, but .* at least 4 training examples vary"):
+        bn.drift(posterior, fresh(2, 1))
+    assert bn.drift(posterior, fresh(4, 1)).p_value > 0
 
 
 def test_halves_of_batches_are_no_size_of_their_own_where_smaller_ones_tell_more():

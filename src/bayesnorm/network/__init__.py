@@ -30,6 +30,7 @@ from .collecting.moments import Moments as Moments, mean_and_var as mean_and_var
 from .collecting.normalising import RowStatistics as RowStatistics
 from .collecting.recorder import MomentRecorder as MomentRecorder
 from .collecting.statistics import (
+    RECORDED_SIZES as RECORDED_SIZES,
     BatchStatistics as BatchStatistics,
     UnitMoments as UnitMoments,
     check_layers as check_layers,

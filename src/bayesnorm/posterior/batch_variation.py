@@ -9,7 +9,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..network import BatchNormLayer
+from ..network import RECORDED_SIZES, BatchNormLayer
 
 # Larger squared deviations only count by their logarithm. Otherwise a channel that rarely fires could decide alone.
 PLAIN_UP_TO = 100.0
@@ -25,8 +25,10 @@ NO_WIDTH = 1e-6
 PRIOR_PAIRS = 2
 # Maximum number of batches whose inner products are computed: memory grows with the square, time with the cube.
 MOST_PAIRED = 512
-# Batches of at most this size behave unlike larger ones.
-DEGENERATE_SIZE = 2
+# Batches of at most this size behave unlike larger ones: two examples of a dense layer, normalised by themselves, are 1
+# and -1. The means of the next layer are then nearly constant, except for rare pairs, and so few batches do not show
+# how rare. Parts of smaller widths are therefore not compared at such sizes.
+DEGENERATE_SIZE, LEAST_WIDTH = 2, 0.25
 # Prior weight of the skewness of a gamma distribution, in batches.
 PRIOR_BATCHES = 64
 
@@ -83,12 +85,13 @@ def variation(parts: Parts, coordinates: Mapping[int, Tensor], halved: Sequence[
         return None
     # Without an eps, the log-variance of a single example is -inf.
     coordinates = {size: batches for size, batches in coordinates.items() if bool(torch.isfinite(batches).all())}
-    # A few batches are not enough to estimate a centre. Halves of batches are only there to be compared with the whole.
-    # If there are fewer halves than batches of the next smaller size, their centre is interpolated instead.
+    # A few batches are not enough to estimate a centre. Halves of batches, unless they have a size of which every
+    # fit has enough, are only there to be compared with the whole. If there are fewer halves than batches of the next
+    # smaller size, their centre is interpolated instead.
     half = largest // 2
     smaller = max((size for size in coordinates if size < half), default=None)
     least = dict.fromkeys(coordinates, LEAST_SMALL) | {largest: 0}
-    if smaller is not None:
+    if smaller is not None and half not in RECORDED_SIZES:
         least[half] = max(LEAST_SMALL, len(coordinates[smaller]))
     sizes = sorted(size for size, batches in coordinates.items() if len(batches) >= least[size])
     counts = [len(coordinates[size]) for size in sizes]
@@ -98,6 +101,8 @@ def variation(parts: Parts, coordinates: Mapping[int, Tensor], halved: Sequence[
         for i in range(len(parts.sizes))
     ]
     widths = torch.stack([part.widths for part in seen], -1)
+    few = torch.tensor([size <= DEGENERATE_SIZE < largest for size in sizes], device=widths.device)
+    widths = torch.where(few[:, None] & (widths < LEAST_WIDTH), 0.0, widths)
     logs = []
     for place, size in enumerate(sizes):
         distances = with_their_mean(torch.stack([part.distances[size] for part in seen], -1), widths[place] > NO_WIDTH)
@@ -199,7 +204,7 @@ def _log_moments(distances: Tensor) -> Tensor:
 def _smoothed(logs: Tensor, sizes: Sequence[int], counts: Sequence[int]) -> Tensor:
     """Return moments of log distances per size, smoothed with neighbouring sizes that have at least as many batches.
 
-    Sizes of one or two examples are left out: two examples of a dense layer, normalised by themselves, are 1 and -1.
+    Sizes of one or two examples are left out.
     """
     smooth = logs.clone()
     for i in range(1, len(sizes) - 1):

@@ -56,7 +56,12 @@ def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
     batches = require_batches(posterior)
     watcher = _row_statistics(posterior)
     rows = watcher.input(x)
-    groups = max(1, round(len(rows) / batches.batch_size))
+    if len(rows) < batches.sizes[0]:
+        raise NotComparableError(
+            f"x has {len(rows)} example{'s' if len(rows) != 1 else ''}, but the posterior knows only how at least "
+            f"{batches.sizes[0]} training examples vary. Pass more examples, or fit again with states=256."
+        )
+    groups = max(1, min(round(len(rows) / batches.batch_size), len(rows) // 2))  # a group of one has no variance
     fewer, more = divmod(len(rows), groups)  # `more` groups have one example more than the others
     parts = []
     for count, equal_groups in ((fewer + 1, rows[: more * (fewer + 1)]), (fewer, rows[more * (fewer + 1) :])):

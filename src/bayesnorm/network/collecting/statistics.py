@@ -35,6 +35,8 @@ SMALL_SHARE, SMALL_LEAST, SMALL_OF = 16, 1, 8
 # For tables, where forward passes cost little: as many batches as contain this many rows.
 SMALL_ROWS = 512
 SMALL_SIZES = (4, 0, 8, 2, 8, 4, 8, 1, 8, 4, 0, 8, 8, 4, 0, 8)
+# More batches follow until there are an eighth of the number of all batches, and at least 16, of each of these sizes.
+LEAST_SMALL, SMALL_PART, RECORDED_SIZES = 16, 8, (4, 1, 2, 8)
 
 
 @dataclass(frozen=True)
@@ -198,23 +200,37 @@ class _SmallBatches:
         self.total = total
         self.moments: dict[int, list[Tensor]] = {}  # means and biased variances, each (2, groups, C), by size
         self.halved: list[int] = []  # indices of the batches whose halves are the batches of half the size
+        self._refused: set[int] = set()  # sizes that the network does not take
 
     def run(self, normalising: NormalisingByBatch, x: Tensor, done: int) -> None:
-        """Run a batch, the `done`-th of all, as smaller ones if it is among the first that are run again."""
-        again = max(SMALL_LEAST, self.total // SMALL_SHARE, SMALL_ROWS // len(x) if x.dim() == 2 else 0)
-        size = SMALL_SIZES[(done - 1) % len(SMALL_SIZES)] or len(x) // 2
-        if self.total < SMALL_OF or done > again or size >= len(x):
+        """Run a batch, the `done`-th of all, as smaller ones if more of them are needed."""
+        size = self._size(x, done)
+        if self.total < SMALL_OF or size is None:
             return
         groups = len(x) // size
         with isolated_torch_randomness(done, x.device):  # so that other batches get the same random numbers
             try:
                 moments = normalising.run_groups(x[: groups * size], groups)
             except InputError:  # a network may refuse so few examples; if it refuses every batch, that is an error
+                self._refused.add(size)
                 normalising.run(x)
                 return
         self.moments.setdefault(size, []).append(moments)
         if groups == 2 and size == len(x) // 2:  # three examples have no halves
             self.halved.append(done - 1)
+
+    def _size(self, x: Tensor, done: int) -> int | None:
+        """Return the size of the smaller batches to run; None if there are enough."""
+        scheduled = max(SMALL_LEAST, self.total // SMALL_SHARE, SMALL_ROWS // len(x) if x.dim() == 2 else 0)
+        size = SMALL_SIZES[(done - 1) % len(SMALL_SIZES)] or len(x) // 2
+        if done <= scheduled and size < len(x):
+            return size
+        sizes = (size for size in RECORDED_SIZES if size < len(x) and size not in self._refused)
+        enough = max(LEAST_SMALL, self.total // SMALL_PART)
+        return next((size for size in sizes if self._count(size) < enough), None)
+
+    def _count(self, size: int) -> int:
+        return sum(moments.shape[1] for moments in self.moments.get(size, []))
 
 
 @torch.inference_mode(False)
