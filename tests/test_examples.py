@@ -93,6 +93,8 @@ def stand_ins() -> dict[str, object]:
         "x_new": torch.randn(6, 3),
         "classifier": classifier.eval(),
         "train_loader": DataLoader(TensorDataset(pixels[:100], labels[:100]), batch_size=64),
+        "val_loader": DataLoader(TensorDataset(pixels[110:], labels[110:]), batch_size=64),
+        "test_loader": DataLoader(TensorDataset(pixels[100:110], labels[100:110]), batch_size=4),
         "images": pixels[100:110],
         "images_val": pixels[110:],
         "labels_val": labels[110:],

@@ -233,7 +233,7 @@ def test_folds_choose_the_batch_size_of_another_posterior():
 def test_bad_validation_data():
     for given, message in (
         ({}, "calibrate needs validation data exactly once"),
-        ({"x": torch.zeros(3, 3)}, "calibrate needs validation data exactly once"),
+        ({"x": torch.zeros(3, 3)}, "x has no targets .* Pass y"),
         ({"x": torch.zeros(3, 3), "y": torch.zeros(3), "folds": [1]}, "calibrate needs validation data exactly once"),
         ({"folds": []}, "folds is empty"),
         ({"folds": 3}, r"folds must be \[\(posterior, x, y\), ...\], got int"),

@@ -241,6 +241,6 @@ def test_the_users_data_is_not_changed_by_a_network_that_writes_into_its_input()
 
 
 def test_other_things_are_no_training_data():
-    for data in ("text", 3, None, {"x": X}, iter([X]), (X, Y, Y), [X]):
+    for data in ("text", 3, None, object()):
         with pytest.raises(InputError, match=r"^train_data (must be|is) "):
             list(mini_batches(data, 4, 2, 0))

@@ -115,7 +115,8 @@ def select_batch_size(
         source: A posterior, whose effective batch size is varied (post hoc, with one trained network). Or a function
             that returns the posterior for a batch size: one fitted with real batches of that size, or one of a network
             that was retrained with it.
-        data: Training data (x, y) to estimate the bound on. A few thousand examples are enough.
+        data: Training data to estimate the bound on: (x, y), or for a posterior anything that `fit` takes with targets.
+            A few thousand examples are enough.
         batch_sizes: Candidates for M. Default: powers of two from 8 to 1024.
         weight_decay: The lambda of training, for the prior: the loss is the mean of (y - f)^2 / 2 (or of the cross
             entropy) + lambda / 2 |W|^2, as in torch's optimisers and in `train`. It changes the bound, but hardly its
@@ -128,7 +129,7 @@ def select_batch_size(
         seed: Seed of the samples. Default: 0.
     """
     sizes = _require_sizes(batch_sizes, whole=_require_source(source))
-    x, y = _require_pair("data", data)
+    x, y = _require_pair("data", data, source)
     if len(x) < 3:
         raise InputError(f"data has {len(x)} rows, but at least 3 are needed. A few hundred are better.")
     if train_rows is not None:
@@ -136,7 +137,7 @@ def select_batch_size(
     if prior is None:
         weight_decay = require_positive("weight_decay", weight_decay)
     seed, engine = require_seed(seed), MonteCarlo(samples)
-    validation_pair = None if validation is None else _require_pair("validation", validation)
+    validation_pair = None if validation is None else _require_pair("validation", validation, source)
     candidates: list[tuple[BatchSizeRow, BatchNormPosterior[P_co]]] = []
     units: UnitGaussians | None = None
     for size in sizes:
@@ -224,7 +225,9 @@ def _require_sizes(batch_sizes: Sequence[float], whole: bool) -> list[float]:
     return sorted(sizes)
 
 
-def _require_pair(name: str, data: Any) -> tuple[Tensor, Tensor]:
+def _require_pair(name: str, data: Any, source: Source) -> tuple[Tensor, Tensor]:
+    if not isinstance(data, tuple | list) and isinstance(source, Posterior):
+        data = source.executable.labelled(data, None, name)
     if isinstance(data, tuple | list) and len(data) == 2:
         x = as_tensor(data[0], name)
         y = as_targets(data[1], x.device)

@@ -91,8 +91,9 @@ def calibrate(
 
     Args:
         posterior: Any posterior. If it has no effective batch size, only the noise is fitted.
-        x: Validation inputs, not used in training.
-        y: Their targets.
+        x: Validation inputs, not used in training; or inputs with targets, such as a `DataLoader`, a `Dataset` or a
+            pair. Of data sets and streams, as many examples are used as fit into 1 GiB.
+        y: Their targets. Default: None, those in `x`.
         folds: Cross-validation data instead of x and y: (posterior, x, y) of each fold, whose posterior was fitted
             without these examples. One noise and one M' are chosen for all folds together, and applied to `posterior`,
             which may belong to a network trained on all examples. Default: None.

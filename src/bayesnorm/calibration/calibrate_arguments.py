@@ -43,12 +43,12 @@ def validation_cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case]
             "posterior must be the result of a method's fit, or deterministic(model, likelihood), got "
             f"{type(posterior).__name__}."
         )
-    if (folds is None) == (x is None or y is None):
+    if (folds is None) == (x is None):
         raise BayesNormError(
             "calibrate needs validation data exactly once. Pass x and y, or folds=[(posterior, x, y), ...]."
         )
     if folds is None:
-        return [(posterior, posterior.executable.input(x), y)]
+        return [(posterior, *posterior.executable.labelled(x, y))]
     if not isinstance(folds, Iterable):
         raise BayesNormError(f"folds must be [(posterior, x, y), ...], got {type(folds).__name__}.")
     cases = []

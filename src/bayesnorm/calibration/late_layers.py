@@ -67,7 +67,7 @@ class LayerSuggestion(ShortRepr, Generic[P_co]):
 def suggest_layers(
     posterior: BatchNormPosterior[P_co],
     x: Any,
-    y: Any,
+    y: Any = None,
     budget: float = 2.0,
     *,
     samples: int = 32,
@@ -85,8 +85,8 @@ def suggest_layers(
 
     Args:
         posterior: A posterior over all layers that may be sampled.
-        x: Validation inputs.
-        y: Their targets.
+        x: Validation inputs; or inputs with targets, such as a `DataLoader`, as for `calibrate`.
+        y: Their targets. Default: None, those in `x`.
         budget: Maximum time of a prediction, as a multiple of one ordinary forward pass. Default: 2.
         samples: Samples per prediction. Default: 32.
         noise: Whether the noise (precision or temperature) is also fitted for each option. Default: None, which fits
@@ -103,7 +103,7 @@ def suggest_layers(
     MonteCarlo(samples)
     classes = isinstance(posterior.likelihood, ClassTargets)
     fit_noise = require_noise(classes if noise is None else noise)
-    x = posterior.executable.input(x)
+    x, y = posterior.executable.labelled(x, y)
     require_scorable([(posterior, x, y)], posterior.likelihood, score, require_seed(seed))
     options: list[LayerOption[P_co]] = []
     if classes and fit_noise:

@@ -1,6 +1,7 @@
 """Engines: how a posterior is propagated through the network."""
 
 from .base import Drawable as Drawable, Engine as Engine, Passes as Passes
+from .batches import predict_batches as predict_batches, predict_whole as predict_whole
 from .delta import Delta as Delta
 from .finite import require_finite as require_finite
 from .monte_carlo import MonteCarlo as MonteCarlo

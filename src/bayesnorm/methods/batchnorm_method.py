@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -26,6 +27,7 @@ from ..network import (
     without_frozen,
 )
 from ..posterior import BatchNormPosterior, Center, Fluctuations, TrainingBatches, coordinates
+from ..progress import long_progress
 from .fitting import P, checked_seed, fitting_likelihood
 
 # Largest number of batches whose statistics are collected; all of them are in memory and in files.
@@ -77,6 +79,7 @@ class BatchNormMethod(ABC):
         likelihood: Likelihood[P] | None = None,
         *,
         output: str | int | None = None,
+        forward_kwargs: Mapping[str, Any] | None = None,
         seed: int = 0,
         progress: Progress | None = None,
     ) -> BatchNormPosterior[P]:
@@ -84,22 +87,26 @@ class BatchNormMethod(ABC):
 
         Args:
             model: The trained network. It is never modified.
-            train_data: The training data: a `DataLoader`, a `Dataset`, a tensor, an array or a pair (x, y). Targets
+            train_data: The training data: a `DataLoader`, a `Dataset`, a tensor, an array, a pair (x, y), a dict of
+                inputs, or a generator of batches. The signature of forward decides which entries are inputs. Targets
                 are not used.
             likelihood: How outputs become distributions of targets. Pass `Categorical()` for classification. Default:
                 None, `Gaussian()` for a network with one real output.
-            output: The entry to use if the network returns a dict or a tuple. Default: None.
+            output: The entry to use if the network returns several: a name, a position, or a path such as
+                "heads.depth". Default: None.
+            forward_kwargs: Further arguments of the network's forward, the same in every call. Default: None.
             seed: Seed of the random batches. Default: 0.
-            progress: Called with (done, total) after every batch. Default: None.
+            progress: Called with (done, total) after every batch. Default: None, a bar after two seconds.
         """
         seed = checked_seed(seed, likelihood, progress)
-        batches = mini_batches(train_data, self.batch_size, self.states, seed)
+        executable = Executable(model, output, forward_kwargs)
+        batches = mini_batches(train_data, self.batch_size, self.states, seed, executable.form)
         layers = without_frozen(model, self.layers)
         example = check_layers(model, batches, layers)
-        executable = Executable(model, output)
         likelihood = fitting_likelihood(executable, example, likelihood)
         collect = collect_statistics if self.from_batches else collect_moments
-        collected: Collected = collect(model, batches, layers, progress)
+        with long_progress("fit") as tell:
+            collected: Collected = collect(model, batches, layers, progress or tell)
         return BatchNormPosterior(
             executable=executable,
             likelihood=likelihood,

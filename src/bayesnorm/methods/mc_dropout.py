@@ -25,7 +25,9 @@ Notes:
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import dataclass
+from typing import Any
 
 from torch import nn
 
@@ -65,6 +67,7 @@ class MCDropout:
         likelihood: Likelihood[P] | None = None,
         *,
         output: str | int | None = None,
+        forward_kwargs: Mapping[str, Any] | None = None,
         seed: int = 0,
         progress: Progress | None = None,
     ) -> DropoutPosterior[P]:
@@ -77,15 +80,19 @@ class MCDropout:
             likelihood: How outputs become distributions of targets. Pass `Categorical()` for classification. Default:
                 None, `Gaussian()` for a network with one real output; this needs `train_data`.
             output: The entry to use if the network returns a dict or a tuple. Default: None.
+            forward_kwargs: Further arguments of the network's forward, the same in every call. Default: None.
             seed: Seed of random transforms in `train_data`. Masks depend on the seed of a prediction. Default: 0.
             progress: Called with (1, 1) at the end. Default: None.
         """
         seed = checked_seed(seed, likelihood, progress)
         rates = dropout_rates(model, self.p)
-        executable = DropoutExecutable(model, output, rates=rates, consistent=self.consistent)
+        executable = DropoutExecutable(
+            model, output, rates=rates, consistent=self.consistent, forward_kwargs=forward_kwargs
+        )
         if train_data is not None:
-            example = example_rows(train_data, seed)
+            example = example_rows(train_data, seed, executable.form)
             with renamed_argument("x", "train_data"):
+                example = executable.input(example, "train_data")
                 executable.look(example)
             likelihood = fitting_likelihood(executable, example, likelihood)
         if likelihood is None:

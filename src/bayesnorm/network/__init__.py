@@ -28,6 +28,11 @@ from .collecting.batches import (
 )
 from .collecting.moments import Moments as Moments, mean_and_var as mean_and_var, row_moments as row_moments
 from .collecting.normalising import RowStatistics as RowStatistics
+from .collecting.reading import (
+    BatchReader as BatchReader,
+    is_in_memory as is_in_memory,
+    whole_data as whole_data,
+)
 from .collecting.recorder import MomentRecorder as MomentRecorder
 from .collecting.statistics import (
     RECORDED_SIZES as RECORDED_SIZES,
@@ -71,6 +76,7 @@ from .editing.variational import (
     weight_tensors as weight_tensors,
 )
 from .gpu_graphs import capture_graph as capture_graph
+from .inputs import InputForm as InputForm
 from .layers import (
     BatchNormLayer as BatchNormLayer,
     LayerChoice as LayerChoice,
@@ -92,3 +98,4 @@ from .running.dropout import DropoutExecutable as DropoutExecutable
 from .running.executable import Executable as Executable
 from .running.private_network import derivative_errors_explained as derivative_errors_explained
 from .running.seeded_dropout import SEEDS as SEEDS, seed_dropout as seed_dropout
+from .several import Inputs as Inputs, equal_rows as equal_rows

@@ -6,11 +6,12 @@ On a CPU, convolutions of images are faster in the channels-last layout, which i
 from __future__ import annotations
 
 import contextlib
+import dataclasses
 import math
 import threading
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from typing import Any, TypeVar
+from typing import Any, TypeVar, cast
 
 import numpy as np
 import torch
@@ -19,6 +20,7 @@ from torch.nn.modules.conv import _ConvNd
 
 from ..errors import BayesNormError, InputError, NetworkError
 from .copying import private_copy
+from .several import run_forward
 
 Result = TypeVar("Result")
 
@@ -44,6 +46,8 @@ def as_tensor(value: Any, name: str) -> Tensor:
             raise InputError(
                 f"{name} has dtype {array.dtype} ({type(value).__name__}). Pass a tensor or an array of numbers."
             )
+        if isinstance(value, np.memmap):
+            array = _as_writable(array)  # torch refuses read-only arrays, and a copy would need memory
         if not array.dtype.isnative:  # torch has only the machine's byte order
             array = array.astype(array.dtype.newbyteorder("="))
         if not array.flags.writeable or any(stride < 0 for stride in array.strides):
@@ -56,6 +60,19 @@ def as_tensor(value: Any, name: str) -> Tensor:
     if value.dim() == 0 or value.shape[0] == 0:
         raise InputError(f"{name} has shape {tuple(value.shape)}. Pass at least one example.")
     return value
+
+
+class _Shared:
+    """An array at the place of another one, without its flag for read-only data."""
+
+    def __init__(self, array: np.ndarray) -> None:
+        self.array, self.__array_interface__ = array, dict(array.__array_interface__)
+        self.__array_interface__["data"] = (array.__array_interface__["data"][0], False)
+
+
+def _as_writable(array: np.ndarray) -> np.ndarray:
+    """Return a view of an array that may be written to, which nobody does."""
+    return np.asarray(_Shared(array))
 
 
 def as_input(value: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -141,7 +158,7 @@ def call_network(
 ) -> Any:
     """Return `network(x)`; if the forward fails, the error names the argument of `x` and its shape."""
     with forward_errors_explained(x, argument, shape):
-        return network(x)
+        return run_forward(network, x)
 
 
 def called_modules(network: nn.Module, modules: Mapping[str, nn.Module], x: Tensor) -> list[str]:
@@ -169,8 +186,14 @@ def forward_errors_explained(x: Tensor, argument: str, shape: tuple[int, ...] | 
     except Exception as error:
         raise InputError(
             f"{argument}: the network's forward failed on input of shape {tuple(shape or x.shape)} and {x.dtype}: "
-            f"{type(error).__name__}: {error}. Pass input of the same kind as in training."
+            f"{type(error).__name__}: {error}. {_advice(error)}"
         ) from error
+
+
+def _advice(error: Exception) -> str:
+    if "required keyword-only argument" in str(error):
+        return "Pass arguments that are no inputs with forward_kwargs=."
+    return "Pass input of the same kind as in training."
 
 
 def with_small_images(run: Callable[[Tensor], Result], x: Tensor) -> Result:
@@ -199,32 +222,48 @@ def select_output(result: Any, output: str | int | None, rows: int) -> Tensor:
     """Return the chosen entry of a network's output; refuse one without one entry per input.
 
     Args:
-        result: The output of the network: a tensor, a dict or a tuple.
-        output: The dict's key or the tuple's position; None for a tensor.
+        result: The output of the network: a tensor, or entries by name or position.
+        output: The name or position of an entry, or a path of several such as "heads.depth"; None for a tensor.
         rows: The number of inputs.
     """
-    entries = output_entries(result)
-    result = entries.get(output, result)
     if not isinstance(result, Tensor):
-        raise NetworkError(
-            f"output={output!r}, but the network returns {type(result).__name__} with entries "
-            f"{', '.join(map(repr, entries)) or 'unknown'}. Choose one of them with output=."
-        )
+        result = entry_at(result, output)
     if result.dim() == 0 or result.shape[0] != rows:
         raise NetworkError(
             f"model: it returned shape {tuple(result.shape)} for {rows} inputs. The first axis must have one entry "
             "per input."
         )
-    return result
+    return cast(Tensor, result)
+
+
+def entry_at(result: Any, output: str | int | None) -> Tensor:
+    """Return the tensor at a name, a position, or a path of names and positions with dots between them."""
+    kind, entries, path = type(result).__name__, output_entries(result), [output]
+    if isinstance(output, str) and output not in entries:
+        path = [int(part) if part.isdigit() else part for part in output.split(".")]
+    for part in path:
+        entries = output_entries(result)
+        if isinstance(part, int) and part not in entries and -len(entries) <= part < len(entries):
+            part = list(entries)[part]  # a position among names
+        result = entries.get(part)
+    if isinstance(result, Tensor):
+        return result
+    entries = output_entries(result) or entries
+    raise NetworkError(
+        f"output={output!r}, but the network returns {kind} with entries {', '.join(map(repr, entries)) or 'unknown'}. "
+        "Choose one of them with output=."
+    )
 
 
 def output_entries(result: Any) -> dict[Any, Any]:
-    """Return the entries of a dict by key, and of a tuple by position; other outputs have none."""
+    """Return the entries of a dict, dataclass or named tuple by name, and of other tuples by position."""
+    if dataclasses.is_dataclass(result) and not isinstance(result, Mapping):
+        return {field.name: getattr(result, field.name) for field in dataclasses.fields(result)}
+    if isinstance(result, tuple) and hasattr(result, "_fields"):
+        return dict(zip(result._fields, result, strict=True))
     if isinstance(result, tuple | list):
-        result = enumerate(result)
-    elif not isinstance(result, Mapping):
-        return {}
-    return dict(result)
+        return dict(enumerate(result))
+    return dict(result) if isinstance(result, Mapping) else {}
 
 
 def channels_last(x: Tensor) -> Tensor:

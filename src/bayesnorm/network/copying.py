@@ -6,6 +6,7 @@ import copy
 import hashlib
 import operator
 from collections.abc import Collection, Iterator, Mapping
+from functools import partial
 from itertools import chain
 from typing import Any
 
@@ -29,14 +30,20 @@ def unwrap(model: nn.Module) -> nn.Module:
         model = inner
 
 
-def private_copy(model: nn.Module) -> nn.Module:
+def private_copy(model: nn.Module, forward_kwargs: Mapping[str, Any] | None = None) -> nn.Module:
     """Return a copy of the module tree, in evaluation mode, that shares every tensor with the original.
 
     It needs no memory for tensors. Flags, hooks, buffers and methods of the copy can be changed freely.
+
+    Args:
+        model: The network.
+        forward_kwargs: Further arguments of all forward passes of the copy.
     """
     shared = {id(tensor): tensor for _, module in model.named_modules() for tensor in _tensors(module)}
     duplicate = _deep_copy(model, shared)
     duplicate.eval()  # the result is ignored: a custom train() may not return the network
+    if forward_kwargs:
+        duplicate.forward = partial(duplicate.forward, **forward_kwargs)
     return duplicate
 
 

@@ -5,7 +5,6 @@ from .base import (
     Posterior as Posterior,
     derived_seeds as derived_seeds,
     effective_batch_size as effective_batch_size,
-    load as load,
     restored_posterior as restored_posterior,
 )
 from .batchnorm import BatchNormPosterior as BatchNormPosterior, Center as Center, coordinates as coordinates
@@ -24,6 +23,7 @@ from .group_weights import (
     HorseshoeWeights as HorseshoeWeights,
     NormalJeffreysWeights as NormalJeffreysWeights,
 )
+from .loading import load as load
 from .training_batches import TrainingBatches as TrainingBatches
 from .variational import VariationalPosterior as VariationalPosterior
 from .weight_distributions import (

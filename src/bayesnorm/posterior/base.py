@@ -4,10 +4,10 @@ from __future__ import annotations
 
 import dataclasses
 import os
-import warnings
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Any, ClassVar, Generic, Literal, Self
 
 import torch
@@ -15,25 +15,19 @@ from torch import Tensor, nn
 
 from .. import files
 from ..arguments import require_seed, require_whole
-from ..engines import Engine, MonteCarlo, Passes, predict_tiles
-from ..errors import BayesNormError, BayesNormWarning, FileFormatError, NetworkError
-from ..likelihoods import Likelihood, likelihood_from, require_likelihood
-from ..network import Executable, State, changed_weights, own_copy, weight_digests
+from ..engines import Engine, MonteCarlo, Passes, predict_batches, predict_tiles, predict_whole
+from ..errors import BayesNormError, FileFormatError
+from ..likelihoods import Likelihood, require_likelihood
+from ..network import Executable, State, is_in_memory, own_copy, weight_digests
 from ..predictive import P_co
 from ..schema import (
     Array,
     Check,
     anything,
-    either,
-    later,
-    listed,
-    mapping,
     one_of,
-    optional,
     record,
     require_tensors,
     text,
-    whole,
 )
 from ..words import ShortRepr
 
@@ -50,16 +44,6 @@ PART = record(kind=text, posterior=anything)
 """The schema of `part()`. The posterior has its own schema."""
 
 _KINDS: dict[str, type[Posterior[Any]]] = {}
-
-_FILE = record(
-    kind=text,
-    posterior=anything,
-    likelihood=anything,
-    output=optional(either(str, text, whole(-1000, 1000))),
-    network=mapping(listed(whole())),
-    weights=later(mapping(text)),
-)
-"""The schema of a file's JSON. Posterior and likelihood have their own schemas."""
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -190,7 +174,9 @@ class Posterior(ShortRepr, Generic[P_co], ABC):
         """Return the predicted distribution of the targets at `x`.
 
         Args:
-            x: Inputs, (batch, ...): a tensor or array. They are moved to the network's device and dtype.
+            x: Inputs, (batch, ...), which are moved to the network's device and dtype: a tensor, an array, or anything
+                that `fit` takes, such as a `DataLoader`. Targets are ignored. A loader that shuffles is read in the
+                order of its data set.
             engine: How to propagate the posterior through the network. Default: None, `MonteCarlo()` with 64 samples,
                 or with one per network for deterministic networks and ensembles of them.
             seed: Seed of the samples; the same seed gives the same result. Default: 0.
@@ -203,6 +189,37 @@ class Posterior(ShortRepr, Generic[P_co], ABC):
                 Default: None, whole images.
             overlap: Number of pixels that neighbouring tiles share. Default: None, a quarter of the shorter side.
         """
+        predict = self._predictor(engine, seed, samples, keep, tile, overlap)
+        if isinstance(x, Tensor):
+            return predict(x)
+        if is_in_memory(x):
+            return predict(self.executable.input(x))
+        return predict_whole(predict, self.executable.reader(x, seed))
+
+    def predict_batches(
+        self,
+        x: Any,
+        engine: Engine | None = None,
+        seed: int = 0,
+        *,
+        samples: int | None = None,
+        keep: Literal["samples", "summary"] = "samples",
+        tile: int | tuple[int, int] | None = None,
+        overlap: int | None = None,
+    ) -> Iterator[P_co]:
+        """Return an iterator over the predictives of the batches of `x`, for data or results that exceed the memory.
+
+        Args:
+            x: Data as for `predict`. A `DataLoader` determines the batches; others are read 256 examples at a time.
+            engine, seed, samples, keep, tile, overlap: As for `predict`.
+        """
+        predict = self._predictor(engine, seed, samples, keep, tile, overlap)
+        return predict_batches(predict, self.executable.reader(x, seed))
+
+    def _predictor(
+        self, engine: Engine | None, seed: int, samples: int | None, keep: str, tile: Any, overlap: int | None
+    ) -> Callable[[Any], P_co]:
+        """Return the function that predicts inputs in memory; refuse invalid arguments."""
         if engine is not None and not isinstance(engine, Engine):
             raise BayesNormError(f"engine must be an object such as MonteCarlo(samples=256), got {engine!r}.")
         if samples is not None:
@@ -213,16 +230,16 @@ class Posterior(ShortRepr, Generic[P_co], ABC):
             engine = MonteCarlo(samples)
         if keep not in ("samples", "summary"):
             raise BayesNormError(f'keep must be "samples" or "summary", got {keep!r}.')
-        engine, seed = engine or MonteCarlo(self.default_samples), require_seed(seed)
+        chosen, seed = engine or MonteCarlo(self.default_samples), require_seed(seed)
         if tile is not None or overlap is not None:
             if tile is None or keep == "samples":
                 mistake = "overlap is given without tile" if tile is None else 'tile is given with keep="samples"'
                 raise BayesNormError(f'{mistake}. Use tile=256 together with keep="summary".')
-            x = self.executable.input(x)
-            predicted: Any = predict_tiles(lambda part: engine.summary(self, part, seed), x, tile, overlap)
+            summary = partial(chosen.summary, self, seed=seed)
+            predict: Any = lambda x: predict_tiles(summary, self.executable.input(x), tile, overlap)  # noqa: E731
         else:
-            predicted = engine.predict(self, x, seed) if keep == "samples" else engine.summary(self, x, seed)
-        return predicted  # the likelihood determines its class
+            predict = partial(chosen.predict if keep == "samples" else chosen.summary, self, seed=seed)
+        return predict  # the likelihood determines the class of the result
 
     def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
         """Return the same posterior over a compiled copy of the network: `torch.compile`, with CUDA graphs on a GPU.
@@ -310,46 +327,10 @@ class Posterior(ShortRepr, Generic[P_co], ABC):
                 "likelihood": self.likelihood.config(),
                 "output": self.executable.output,
                 "network": architecture(self.model),
+                "forward_kwargs": sorted(self.executable.forward_kwargs),
                 "weights": weight_digests(self.model, without=self.replaced),
             },
         )
-
-
-def load(path: str | os.PathLike[str], model: nn.Module) -> Posterior[Any]:
-    """Read a posterior that `save` wrote, for the network that it was fitted on.
-
-    Args:
-        path: The file.
-        model: The network with its weights, which the file does not contain. For methods that train networks (an
-            ensemble, distributions over weights) the file contains the weights, and only the architecture of `model` is
-            used. For members of different architectures, pass an `nn.ModuleList` of networks.
-    """
-    if isinstance(path, nn.Module):
-        raise BayesNormError(f"path is a network ({type(path).__name__}). Pass the file first: load(path, model).")
-    tensors, config = files.read(files.as_path(path))
-    if "kind" not in config or "likelihood" not in config:  # e.g. a tabular model
-        raise FileFormatError(f"path: {path} is not the file of a posterior. Pass a file that posterior.save wrote.")
-    try:
-        _FILE(config, "config")
-        likelihood = likelihood_from(config["likelihood"])
-        executable = Executable(model, config["output"])
-        kind_named(config["kind"]).require_network(executable.model, config["network"])
-        tensors = {name: tensor.to(executable.device) for name, tensor in tensors.items()}
-        posterior = restored_posterior(config, executable, likelihood, tensors)
-    except (FileFormatError, NetworkError):
-        raise
-    except (ArithmeticError, AttributeError, LookupError, RuntimeError, TypeError, ValueError) as error:
-        reason = str(error).removeprefix("path: ") if isinstance(error, BayesNormError) else repr(error)
-        raise FileFormatError(f"path: {path} does not contain a valid posterior ({reason}). Save it again.") from error
-    if changed := changed_weights(posterior.model, config.get("weights", {})):
-        warnings.warn(
-            "The weights of model differ from those of the network that the posterior was saved for, in "
-            f"{len(changed)} of {len(config['weights'])} tensors, such as {changed[0]!r}. Load the weights of that "
-            "network, or fit the method again for this one.",
-            BayesNormWarning,
-            stacklevel=2,
-        )
-    return posterior
 
 
 def restored_posterior(

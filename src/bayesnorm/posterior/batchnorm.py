@@ -106,7 +106,13 @@ class BatchNormPosterior(Posterior[P_co]):
         return self.state(self.location + self.spread * self.fluctuations.sample(require_whole("n", n), generator))
 
     def compile(self, *, dtype: torch.dtype | None = None, tf32: bool = True, mode: str = "reduce-overhead") -> Self:
-        executable = CompiledExecutable(self.model, self.executable.output, dtype=dtype, tf32=tf32, mode=mode)
+        executable = CompiledExecutable(
+            *(self.model, self.executable.output),
+            dtype=dtype,
+            tf32=tf32,
+            mode=mode,
+            forward_kwargs=self.executable.forward_kwargs,
+        )
         return dataclasses.replace(self, executable=executable)
 
     def state(self, coordinates: Tensor) -> State:

@@ -6,7 +6,7 @@ It makes the deterministic network one method among others. Its predictive only 
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any, ClassVar, Self
 
@@ -47,7 +47,11 @@ class DeterministicPosterior(Posterior[P_co]):
 
 
 def deterministic(
-    model: nn.Module, likelihood: Likelihood[P_co], *, output: str | int | None = None
+    model: nn.Module,
+    likelihood: Likelihood[P_co],
+    *,
+    output: str | int | None = None,
+    forward_kwargs: Mapping[str, Any] | None = None,
 ) -> DeterministicPosterior[P_co]:
     """Wrap a deterministic network in the posterior interface, as a baseline without epistemic uncertainty.
 
@@ -56,6 +60,8 @@ def deterministic(
     Args:
         model: The trained network. It is never modified.
         likelihood: How outputs become distributions of targets.
-        output: The entry to use if the network returns a dict or a tuple. Default: None.
+        output: The entry to use if the network returns several: a name, a position, or a path such as "heads.depth".
+            Default: None.
+        forward_kwargs: Further arguments of the network's forward, the same in every call. Default: None.
     """
-    return DeterministicPosterior(Executable(model, output), likelihood)
+    return DeterministicPosterior(Executable(model, output, forward_kwargs), likelihood)

@@ -49,7 +49,12 @@ class DropoutPosterior(Posterior[P_co]):
     @classmethod
     def restored(cls, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors, config: Config) -> Self:
         rates, consistent = {name: float(rate) for name, rate in config["rates"].items()}, config["consistent"]
-        dropout = DropoutExecutable(executable.model, executable.output, rates=rates, consistent=consistent)
+        dropout = DropoutExecutable(
+            *(executable.model, executable.output),
+            rates=rates,
+            consistent=consistent,
+            forward_kwargs=executable.forward_kwargs,
+        )
         return cls(dropout, likelihood, rates, consistent)
 
 

@@ -173,11 +173,12 @@ class EnsemblePosterior(Posterior[P_co]):
     @classmethod
     def restored(cls, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors, config: Config) -> Self:
         networks, parts = _networks(executable.model, len(config["members"])), grouped(tensors)
+        settings = executable.output, executable.forward_kwargs
         members = []
         for i, (member, network) in enumerate(zip(config["members"], networks, strict=True)):
-            trained = Executable(_with_tensors(network, under("network.", parts[str(i)])), executable.output)
+            trained = Executable(_with_tensors(network, under("network.", parts[str(i)])), *settings)
             members.append(Posterior.restored_part(member, trained, likelihood, under("posterior.", parts[str(i)])))
-        return cls(Executable(networks[0], executable.output), likelihood, tuple(members))
+        return cls(Executable(networks[0], *settings), likelihood, tuple(members))
 
 
 def _networks(model: nn.Module, count: int) -> list[nn.Module]:

@@ -28,6 +28,8 @@ from .summaries import (
     GaussianPredictive as GaussianPredictive,
     RegressionSummary as RegressionSummary,
     RunningSummary as RunningSummary,
+    joined as joined,
     map_tensors as map_tensors,
+    stored_bytes as stored_bytes,
     summarised as summarised,
 )

@@ -241,6 +241,32 @@ def map_tensors(function: Callable[..., Tensor], *predictives: Any) -> Predictiv
     return first.with_parts(*map(function, *(predictive.parts for predictive in predictives)))
 
 
+def joined(predictives: Sequence[Any]) -> Any:
+    """Return the predictive of the examples of several predictives with the same samples, one after the other."""
+    first = predictives[0]
+    if len(predictives) == 1:
+        return first
+    if isinstance(first, MultiTaskPredictive):
+        return first.with_tasks({name: joined([predictive[name] for predictive in predictives]) for name in first})
+    if isinstance(first, Summary):
+        return map_tensors(lambda *parts: torch.cat(parts), *predictives)
+    if isinstance(first, RegressionPredictive):
+        loc, scale = (torch.cat([getattr(part, name) for part in predictives], 1) for name in ("loc", "scale"))
+        return type(first)(loc, scale, first.weights, first.noise, first.missing)
+    log_probs = torch.cat([predictive.log_probs for predictive in predictives], 1)
+    return type(first)(log_probs, first.weights, first.ignore_index)
+
+
+def stored_bytes(predictive: Any) -> int:
+    """Return the memory that a predictive needs for what it stores."""
+    if isinstance(predictive, MultiTaskPredictive):
+        return sum(stored_bytes(task) for task in predictive.values())
+    if isinstance(predictive, Summary):
+        return sum(part.numel() * part.element_size() for part in predictive.parts)
+    stored = [predictive.loc] * 2 if isinstance(predictive, RegressionPredictive) else [predictive.log_probs]
+    return sum(part.numel() * part.element_size() for part in stored)
+
+
 def _parts_of_one(log_probs: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return the parts of the summary of a single sample, by a way that is fast for large images."""
     finite = log_probs.clamp_min(torch.finfo(log_probs.dtype).min)  # so that 0 times it is 0

@@ -23,7 +23,7 @@ from ..posterior import (
     Posterior,
 )
 from ..predictive import P_co
-from .comparison import Comparison, compare, over_statistics
+from .comparison import Comparison, compare, inputs_in_memory, over_statistics
 
 Adaptable = TypeVar("Adaptable", bound=Posterior)
 
@@ -52,12 +52,13 @@ def adapt(posterior: Posterior, x: Any, *, strength: float | None = None) -> Pos
     Args:
         posterior: A posterior over batch statistics, a combination that contains one, or an ensemble of these. Each
             member of an ensemble is adapted.
-        x: New inputs, (n, ...), like those to be predicted; n is at least 1.
+        x: New inputs, (n, ...), like those to be predicted, as a tensor or anything that `fit` takes; n is at least 1.
         strength: Share of the observed shift to apply at every layer, from 0 to 1. [default: estimated per layer]
     """
     if strength is not None:
         strength = require_number("strength", strength, least=0, most=1, requirement="a number from 0 to 1, or None")
-    over_statistics(posterior)  # raises an error if the posterior cannot be adapted
+    parts = over_statistics(posterior)  # raises an error if the posterior cannot be adapted
+    x = inputs_in_memory(parts[0], x)
     return _adapted(posterior, x, strength)
 
 

@@ -9,7 +9,7 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError, NotComparableError
-from ..network import RowStatistics
+from ..network import RowStatistics, equal_rows
 from ..posterior import (
     AdaptedPosterior,
     BatchNormPosterior,
@@ -55,7 +55,7 @@ def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
     """Run new examples through the network in groups of about one batch, each normalised by its own statistics."""
     batches = require_batches(posterior)
     watcher = _row_statistics(posterior)
-    rows = watcher.input(x)
+    rows = watcher.input(inputs_in_memory(posterior, x))
     if len(rows) < batches.sizes[0]:
         raise NotComparableError(
             f"x has {len(rows)} example{'s' if len(rows) != 1 else ''}, but the posterior knows only how at least "
@@ -77,9 +77,14 @@ def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
     size = len(rows) / groups
     expected = batches.expected(size, groups)
     # The second example usually differs from the first; then the others need not be compared.
-    alike = torch.equal(rows[:1], rows[1:2]) and bool((rows == rows[:1]).all())
+    alike = len(rows) > 1 and equal_rows(rows[1:2], rows[:1]) and equal_rows(rows, rows[:1])
     shift = values.mean(0) - expected.center
     return Comparison(batches, len(rows), size, groups, shift, expected.variance, expected.known, alike)
+
+
+def inputs_in_memory(posterior: Posterior, x: Any) -> Any:
+    """Return inputs of any kind as tensors, so that several networks can use them."""
+    return x if isinstance(x, Tensor) and x.is_floating_point() else posterior.executable.input(x)
 
 
 def compare_with_present(posterior: BatchNormPosterior, x: Any) -> Comparison:
@@ -124,6 +129,10 @@ def _row_statistics(posterior: BatchNormPosterior) -> RowStatistics:
     """Return the object that collects statistics of new examples; it is built once per posterior."""
     statistics: RowStatistics | None = posterior.__dict__.get("_row_statistics")
     if statistics is None:
-        statistics = RowStatistics(posterior.model, [layer.name for layer in require_batches(posterior).layers])
+        statistics = RowStatistics(
+            posterior.model,
+            [layer.name for layer in require_batches(posterior).layers],
+            posterior.executable.forward_kwargs,
+        )
         object.__setattr__(posterior, "_row_statistics", statistics)
     return statistics

@@ -13,7 +13,7 @@ import torch
 from ..errors import NotComparableError
 from ..posterior import BatchNormPosterior, Posterior
 from ..words import ShortRepr
-from .comparison import Comparison, compare_with_present, over_statistics
+from .comparison import Comparison, compare_with_present, inputs_in_memory, over_statistics
 
 LEVEL = 0.05
 """The false-alarm rate of the drift test: below this p-value, data differ from the training distribution."""
@@ -111,9 +111,11 @@ def drift(posterior: Posterior, x: Any) -> Drift:
     Args:
         posterior: A posterior over batch statistics (`MCBN`, `GaussianBN`, `StochasticBN`), a combination that
             contains one, or an ensemble of these. An adapted posterior is compared with the data it was adapted to.
-        x: New inputs, (n, ...); n is at least 1.
+        x: New inputs, (n, ...), as a tensor or anything that `fit` takes; n is at least 1. Of data sets and streams,
+            as many examples are used as fit into 1 GiB.
     """
     parts = over_statistics(posterior)
+    x = inputs_in_memory(parts[0], x)
     results = tuple(drift_of(part, x) for part in parts)
     if len(results) == 1:
         return results[0]

@@ -82,7 +82,8 @@ def diagnose(
         seed: Seed for choosing the batches.
     """
     sizes, batches, seed = _require(batch_sizes, batches, seed)
-    looks = [mini_batches(train_data, size, batches, seed) for size in sizes]
+    form = Executable(model, output).form
+    looks = [mini_batches(train_data, size, batches, seed, form) for size in sizes]
     return Diagnosis(tuple(_at_batch_size(model, look, layers, output) for look in looks))
 
 
@@ -105,7 +106,7 @@ class _WholePasses(MiniBatches):
             rest = np.concatenate([following[~again][missing:], following[again]])
             order = np.concatenate([order, following[~again][:missing], generator.permutation(rest)])
         whole = order[: len(order) // self.batch_size * self.batch_size].reshape(-1, self.batch_size)
-        return self.source.batches(whole.tolist(), self.seed)
+        return (inputs for inputs, _ in self.source.batches(whole.tolist(), self.seed))
 
 
 def _at_batch_size(

@@ -28,7 +28,7 @@ from torch import Tensor, nn
 
 from ..arguments import require_positive, require_seed
 from ..errors import BayesNormError
-from ..network import BatchNormLayer, LayerChoice, TrainData, collect_moments, mini_batches
+from ..network import BatchNormLayer, Executable, LayerChoice, TrainData, collect_moments, mini_batches
 
 # The smallest variance of a unit.
 VARIANCE_FLOOR = 1e-12
@@ -108,7 +108,7 @@ def unit_gaussians(
         layers: Which batch-norm layers: names, a predicate, the last k in running order, or None for all.
         seed: Seed for assigning examples to batches.
     """
-    batches = mini_batches(train_data, batch_size, STREAM_BATCHES, require_seed(seed))
+    batches = mini_batches(train_data, batch_size, STREAM_BATCHES, require_seed(seed), Executable(model).form)
     moments = collect_moments(model, batches, layers)
     statistics = moments.statistics
     return central_limit(

@@ -6,7 +6,7 @@ training batches.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -20,6 +20,7 @@ from ..copying import Original, device_of, dtype_of, private_copy, unwrap
 from ..gpu_graphs import RecordedPasses
 from ..layers import find_batchnorm
 from ..restoring import TensorKeeper, isolated_torch_randomness
+from ..several import Inputs
 from .moments import mean_and_var, row_averages, row_sums
 
 
@@ -171,10 +172,13 @@ class RowStatistics:
     Args:
         model: The network; never modified. Changes of its weights or device are followed.
         layers: Names of the layers that normalise by group, in running order; others keep their running statistics.
+        forward_kwargs: Further arguments of every forward pass.
     """
 
-    def __init__(self, model: nn.Module, layers: Sequence[str]) -> None:
-        self._model, self._layers = model, tuple(layers)
+    def __init__(
+        self, model: nn.Module, layers: Sequence[str], forward_kwargs: Mapping[str, Any] | None = None
+    ) -> None:
+        self._model, self._layers, self._forward_kwargs = model, tuple(layers), forward_kwargs
         self._build()
 
     def _build(self) -> None:
@@ -182,7 +186,7 @@ class RowStatistics:
         original = unwrap(self._model)
         self._device, self._dtype = device_of(original), dtype_of(original)
         self._original = Original(original)  # detects when the user moves the network or replaces parts of it
-        network = private_copy(original)
+        network = private_copy(original, self._forward_kwargs)
         self._keeper = TensorKeeper(network)
         self._normalising = NormalisingByBatch(network, self._layers, argument="x")
         self._run = RecordedPasses(self._normalising.run_groups)
@@ -190,17 +194,17 @@ class RowStatistics:
 
     def __getstate__(self) -> dict[str, Any]:
         # The private copy's layers hold functions of this object; a copy of it builds its own private copy.
-        return {"_model": self._model, "_layers": self._layers}
+        return {"_model": self._model, "_layers": self._layers, "_forward_kwargs": self._forward_kwargs}
 
     def __setstate__(self, state: dict[str, Any]) -> None:
         vars(self).update(state)
         self._build()
 
-    def input(self, x: Any) -> Tensor:
+    def input(self, x: Any) -> Any:
         """Return examples in the network's dtype, on its current device."""
         if self._original.changed():
             self._build()
-        return as_input(x, "x", self._device, self._dtype)
+        return x if isinstance(x, Inputs) else as_input(x, "x", self._device, self._dtype)
 
     @torch.inference_mode(False)
     @torch.no_grad()

@@ -10,7 +10,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...errors import InputError, NetworkError
 from ...progress import Progress
-from ..calling import as_input, called_modules
+from ..calling import call_network, called_modules
 from ..copying import device_of, dtype_of, private_copy, require_finite_weights, unwrap
 from ..layers import BatchNormLayer, LayerChoice, choose_layers, find_batchnorm, require_batchnorm
 from ..restoring import (
@@ -21,7 +21,8 @@ from ..restoring import (
     running_statistics,
     writable_tensors,
 )
-from .batches import MiniBatches
+from ..several import joined_rows, run_forward
+from .batches import ArrayRows, MiniBatches
 from .moments import moments_from_sums, statistics_dtype
 from .normalising import NormalisingByBatch
 
@@ -138,17 +139,17 @@ def _run_batches(
         The statistics, and the results of every batch: means and biased variances, (batches, 2, C), or sums over
         examples, (batches, 5, C).
     """
-    network, modules, device, dtype = _checked_copy(model)
+    network, modules, device, dtype = _checked_copy(model, batches)
     normalising: NormalisingByBatch | None = None
     results: list[Tensor] = []
     examples: list[Tensor] = []
     written = writable_tensors(network), running_statistics(network)
-    weights = TensorKeeper(network).forbid_weight_changes(again=lambda: network(examples[0][:2].clone()))
+    weights = TensorKeeper(network).forbid_weight_changes(again=lambda: run_forward(network, examples[0][:2].clone()))
     with isolated_randomness(batches.seed, device), restore_tensors(*written) as put_back, weights:
         walk, total = (batches.epoch(), batches.rows // batches.batch_size) if whole_data else (batches, len(batches))
         small = _SmallBatches(total)
         for done, batch in enumerate(walk, start=1):
-            x = as_input(batch, "train_data", device, dtype)
+            x = batches.form.placed(batch, "train_data", device, dtype)
             missing = min(EXAMPLE_ROWS, max(4, EXAMPLE_ELEMENTS // x[0].numel())) - sum(map(len, examples))
             if missing > 0:
                 examples.append(x[:missing])
@@ -181,7 +182,7 @@ def _run_batches(
         running_var=running_var,
         batch_size=batches.batch_size,
         rows=batches.rows,
-        example=torch.cat(examples),
+        example=joined_rows(examples),
         small={size: torch.cat(parts, dim=1) for size, parts in small.moments.items()},
         halved=tuple(small.halved),
     )
@@ -237,23 +238,47 @@ class _SmallBatches:
 @torch.no_grad()
 def check_layers(model: nn.Module, batches: MiniBatches, layers: LayerChoice) -> Tensor:
     """Refuse a network or data if no statistics can be collected, and return the two examples that were run."""
-    network, _, device, dtype = _checked_copy(model)
+    network, _, device, dtype = _checked_copy(model, batches)
     with (
         isolated_randomness(batches.seed, device),
         restore_tensors(writable_tensors(network), running_statistics(network)),
     ):
-        example = as_input(batches.first(), "train_data", device, dtype)[:2]
-        _running_layers(network, example, layers)
+        example = batches.form.placed(batches.first(), "train_data", device, dtype)[:2]
+        try:
+            _running_layers(network, example, layers)
+        except InputError:
+            _require_separate_examples(network, batches, device, dtype)
+            raise
     return example
 
 
-def _checked_copy(model: nn.Module) -> tuple[nn.Module, dict[str, _BatchNorm], torch.device, torch.dtype]:
+def _require_separate_examples(
+    network: nn.Module, batches: MiniBatches, device: torch.device, dtype: torch.dtype
+) -> None:
+    """Refuse a network that runs on all examples at once but not on two of them, such as one of a whole graph."""
+    source = batches.source
+    if not isinstance(source, ArrayRows) or source.x.numel() > 2 * EXAMPLE_ELEMENTS:
+        return
+    try:
+        call_network(network, batches.form.placed(source.x, "train_data", device, dtype).clone(), "train_data")
+    except InputError:
+        return
+    raise NetworkError(
+        f"model: it runs on all {len(source)} examples at once, but not on two of them. So it has one forward pass for "
+        "all examples, like networks of a whole graph, and no batches whose statistics could be sampled. Train and "
+        "predict on batches of graphs or subgraphs, or use bn.ensemble."
+    )
+
+
+def _checked_copy(
+    model: nn.Module, batches: MiniBatches
+) -> tuple[nn.Module, dict[str, _BatchNorm], torch.device, torch.dtype]:
     """Return a private copy, the user's batch-norm layers, and device and dtype; refuse weights that are not finite."""
     original = unwrap(model)
     modules = require_batchnorm(original)
     device, dtype = device_of(original), dtype_of(original)
     require_finite_weights(original)
-    return private_copy(original), modules, device, dtype
+    return private_copy(original, batches.form.forward_kwargs), modules, device, dtype
 
 
 def _running_layers(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple[str, ...]:

@@ -16,7 +16,7 @@ import contextlib
 import copy
 import warnings
 from collections import OrderedDict
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
 from typing import Any
 
@@ -68,6 +68,7 @@ class CompiledExecutable(Executable):
         dtype: Precision of the compiled copy, e.g. torch.bfloat16; None keeps that of the network.
         tf32: Whether convolutions on a GPU may use TF32 if the copy is in single precision.
         mode: The mode of `torch.compile`.
+        forward_kwargs: Further arguments of every forward pass.
     """
 
     def __init__(
@@ -78,8 +79,9 @@ class CompiledExecutable(Executable):
         dtype: torch.dtype | None = None,
         tf32: bool = True,
         mode: str = "reduce-overhead",
+        forward_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
-        super().__init__(model, output)
+        super().__init__(model, output, forward_kwargs)
         if dtype is not None and not dtype.is_floating_point:
             raise BayesNormError(f"dtype must be a floating dtype such as torch.bfloat16, got {dtype}.")
         self._compute_dtype, self._tf32, self._mode = dtype or self.dtype, tf32, mode
@@ -87,7 +89,9 @@ class CompiledExecutable(Executable):
 
     def _private(self) -> nn.Module:
         """Return a copy with its own weights, as they are now, and forget the graphs of an earlier copy."""
-        self._frozen = copy.deepcopy(private_copy(self.model)).requires_grad_(False)  # the source of the graphs
+        self._frozen = copy.deepcopy(private_copy(self.model, self.forward_kwargs)).requires_grad_(
+            False
+        )  # the source of the graphs
         self._graphs: OrderedDict[Any, Graph | None] = OrderedDict()  # by shape, the latest used last; None: impossible
         self._samples: _Samples | None = None  # the latest samples
         return private_copy(self._frozen)
@@ -96,6 +100,9 @@ class CompiledExecutable(Executable):
         limits = options.get("chunk"), options.get("block_bytes")
         unlimited = options.get("vectorize", True) and limits == (None, None)
         samples = self._prepared(states)
+        if not isinstance(x, Tensor):
+            self._say_plain("takes several inputs, which cannot be compiled")
+            samples = None
         if samples is not None and unlimited:
             count, kind = len(samples.scale), kind_of(states, x)
             needed = count * len(x) * self._planner.sizes(kind, states, x).bytes_per_row

@@ -35,13 +35,20 @@ class DropoutExecutable(Executable):
         output: The entry to take if the network returns a dict or a tuple.
         rates: The rate of every dropout layer, see `dropout_rates`.
         consistent: Whether all examples share a sample's masks.
+        forward_kwargs: Further arguments of every forward pass.
     """
 
     def __init__(
-        self, model: nn.Module, output: str | int | None = None, *, rates: Mapping[str, float], consistent: bool
+        self,
+        model: nn.Module,
+        output: str | int | None = None,
+        *,
+        rates: Mapping[str, float],
+        consistent: bool,
+        forward_kwargs: Mapping[str, Any] | None = None,
     ) -> None:
         self.rates, self.consistent = dict(rates), consistent
-        super().__init__(model, output)
+        super().__init__(model, output, forward_kwargs)
 
     def _build(self) -> None:
         self._looked = False  # whether `look` has run
@@ -93,7 +100,7 @@ class DropoutExecutable(Executable):
 
     def _seeded(self) -> tuple[nn.Module, dict[str, SeededDropout]]:
         """Return a private copy whose sampled dropout layers have seeds, and those layers by name."""
-        network = private_copy(self.model)
+        network = private_copy(self.model, self.forward_kwargs)
         layers = find_dropout(network)
         for name in self.drawn_layers:
             if name not in layers:
@@ -181,7 +188,7 @@ class _Watch(TorchFunctionMode):
         self.functions, self._shapes = {}, {name: [] for name in self._shapes}
         self._inside.clear()
         with self:
-            call_network(lambda rows: network(rows.clone()), x, "x")
+            call_network(network, x.clone(), "x")
         return self._shapes
 
     def _entering(self, name: str, watched: bool) -> Callable[[nn.Module, Any], None]:

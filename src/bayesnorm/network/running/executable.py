@@ -10,66 +10,32 @@ layout, in which convolutions are faster, if the network supports it.
 from __future__ import annotations
 
 import contextlib
-import math
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from functools import partial
-from typing import Any, Self, TypedDict, Unpack
+from typing import Any, Self, Unpack
 
 import torch
 from torch import Tensor, nn
 
 from ...arguments import as_whole
-from ...errors import BayesNormWarning, WeightsChangedError
+from ...errors import BayesNormWarning, InputError, WeightsChangedError
 from ...progress import Progress
 from ..calling import (
-    as_input,
     call_network,
     channels_last,
     forward_errors_explained,
     largest_difference,
     with_small_images,
 )
+from ..collecting.reading import BatchReader, whole_data
 from ..copying import Original, device_of, dtype_of, private_copy, require_initialised, unwrap
+from ..inputs import InputForm
 from ..layers import require_python
 from .affine import State
+from .outputs import Outputs as Outputs, RunOptions as RunOptions, Take as Take
 from .plan import Call, Kind, Planner, Way, default_block_bytes, kind_of, layers_of
 from .private_network import PrivateNetwork, derivative_errors_explained, require_derivable
-
-Take = Callable[[slice, slice, Tensor], None]
-"""A function of examples, samples and their outputs; see `Executable.each`."""
-
-
-class RunOptions(TypedDict, total=False):
-    """How many samples and examples run at once.
-
-    Args:
-        vectorize: Whether many samples may run at once; False uses the plain loop over samples.
-        chunk: Number of samples in a vectorised forward pass; None chooses by `block_bytes`.
-        block_bytes: Memory limit for the largest activation of a forward pass; None chooses by device.
-    """
-
-    vectorize: bool
-    chunk: int | None
-    block_bytes: int | None
-
-
-class Outputs:
-    """Stores outputs under n states in `all`, (n, batch, *out); a `Take`. It reports its progress."""
-
-    all: Tensor
-
-    def __init__(self, states: State | None, x: Tensor, progress: Progress | None = None) -> None:
-        self._shape = 1 if states is None else len(next(iter(states.values()))), len(x)
-        self._progress, self._stored = progress, 0
-
-    def __call__(self, rows: slice, samples: slice, outputs: Tensor) -> None:
-        if not hasattr(self, "all"):
-            self.all = outputs.new_empty(*self._shape, *outputs.shape[2:])
-        self.all[samples, rows] = outputs
-        self._stored += outputs.shape[0] * outputs.shape[1]
-        if self._progress is not None:
-            self._progress(self._stored, math.prod(self._shape))
 
 
 class Executable:
@@ -81,10 +47,16 @@ class Executable:
     Args:
         model: The network; wrappers of torch.compile and data parallelism are removed.
         output: The entry to take if the network returns a dict (a key) or a tuple (a position).
+        forward_kwargs: Further arguments of every forward pass.
     """
 
-    def __init__(self, model: nn.Module, output: str | int | None = None) -> None:
-        self.model = unwrap(model)
+    def __init__(
+        self,
+        model: nn.Module,
+        output: str | int | None = None,
+        forward_kwargs: Mapping[str, Any] | None = None,
+    ) -> None:
+        self.model, self.forward_kwargs = unwrap(model), dict(forward_kwargs or {})
         require_python(self.model)
         require_initialised(self.model)
         position = as_whole(output)
@@ -99,6 +71,7 @@ class Executable:
         """Make the private copy that is run, and everything derived from it."""
         self._network = PrivateNetwork(self._private(), self.output)
         self._planner = Planner(self._network)
+        self.form = InputForm(self.model, self.forward_kwargs, self._run_once)
         self._derivable_kinds: set[Kind] = set()  # kinds of input whose outputs have derivatives
         self._independent_rows: dict[Kind, bool] = {}  # by kind of input, whether examples may be split
         self._device, self._dtype = device_of(self.model), dtype_of(self.model)
@@ -106,7 +79,7 @@ class Executable:
 
     def _private(self) -> nn.Module:
         """Return the copy of the network that is run; it shares its tensors with the user's network."""
-        return private_copy(self.model)
+        return private_copy(self.model, self.forward_kwargs)
 
     def _refresh(self) -> None:
         """Build again if the network was moved or had modules replaced, or if a fork happened during a forward pass."""
@@ -155,9 +128,36 @@ class Executable:
         return self._network.output_shape
 
     def input(self, x: Any, name: str = "x") -> Tensor:
-        """Return inputs on the network's device and in its dtype; `name` is the argument's name in messages."""
+        """Return inputs on the network's device and in its dtype, without targets.
+
+        Args:
+            x: A tensor, or anything that `fit` takes. Data sets and streams are read into memory.
+            name: The argument's name in messages.
+        """
         self._refresh()
-        return as_input(x, name, self._device, self._dtype)
+        if not isinstance(x, Tensor):
+            x = whole_data(x, self.form, name)[0]
+        return self.form.placed(x, name, self._device, self._dtype)
+
+    def labelled(self, x: Any, y: Any = None, name: str = "x") -> tuple[Tensor, Any]:
+        """Return inputs as `input` does, and their targets: `y`, or those in the data.
+
+        Args:
+            x: A tensor with `y`, or anything that `fit` takes.
+            y: The targets. Default: None, those in the data.
+            name: The argument's name in messages.
+        """
+        self._refresh()
+        if y is None:
+            x, y = whole_data(x, self.form, name)
+            if y is None:
+                raise InputError(f"{name} has no targets for {self.form.text}. Pass y, or data such as (x, y).")
+        return self.input(x, name), y
+
+    def reader(self, x: Any, seed: int = 0) -> BatchReader:
+        """Return a reader of the batches of data of any kind."""
+        self._refresh()
+        return BatchReader(x, self.form, "x", seed)
 
     @torch.inference_mode(False)
     @torch.no_grad()
@@ -229,6 +229,13 @@ class Executable:
                 self._derivable_kinds.add(kind)
             with derivative_errors_explained():
                 return self._network.mapped(x, state)
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def _run_once(self, x: Tensor) -> None:
+        """Run the network once, to find out whether it takes these inputs."""
+        with self._isolated(x):
+            call_network(self._network.reference, x, "x")
 
     def forbid_weight_changes(self) -> contextlib.AbstractContextManager[object]:
         """Refuse weights that change during several calls that belong together."""

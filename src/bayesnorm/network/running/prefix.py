@@ -9,6 +9,8 @@ works on module calls, not on a traced graph, so a forward may contain any Pytho
 from __future__ import annotations
 
 import contextlib
+import copy
+import dataclasses
 import operator
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping
@@ -206,6 +208,8 @@ def _tensors(value: Any) -> list[Tensor]:
         return [value]
     if isinstance(value, Mapping):
         value = list(value.values())
+    elif dataclasses.is_dataclass(value):
+        value = [getattr(value, field.name) for field in dataclasses.fields(value)]
     if isinstance(value, tuple | list):
         return [tensor for part in value for tensor in _tensors(part)]
     return []
@@ -218,6 +222,11 @@ def _map_tensors(function: Callable[[Tensor], Tensor], value: Any) -> Any:
     if isinstance(value, Mapping):
         pairs = [(name, _map_tensors(function, part)) for name, part in value.items()]
         return type(value)(pairs)  # type: ignore[call-arg]
+    if dataclasses.is_dataclass(value) and not isinstance(value, type):
+        changed = copy.copy(value)
+        for field in dataclasses.fields(value):
+            object.__setattr__(changed, field.name, _map_tensors(function, getattr(value, field.name)))
+        return changed
     if isinstance(value, tuple) and hasattr(value, "_fields"):
         return type(value)(*(_map_tensors(function, part) for part in value))
     if isinstance(value, tuple | list):

@@ -23,6 +23,7 @@ from ...errors import NetworkError
 from ..calling import forward_errors_explained, select_output
 from ..copying import tensors_of
 from ..restoring import TensorKeeper, quiet_vmap
+from ..several import forward_arguments
 from .affine import AffineBatchNorm, Maps, State
 from .prefix import PrefixCache
 
@@ -52,7 +53,9 @@ class PrivateNetwork:
         """Return outputs under one state by plain overrides; None for the network without overrides."""
         self.restart()
         x = x.clone()  # a network may write into its input
-        result = functional_call(self.module, self.in_own_dtypes(state), (x,)) if state else self.module(x)
+        args, kwargs = forward_arguments(x)
+        overridden = self.in_own_dtypes(state) if state else None
+        result = functional_call(self.module, overridden, args, kwargs) if overridden else self.module(*args, **kwargs)
         outputs = select_output(result, self.output, len(x))
         self.output_shape = tuple(outputs.shape[1:])
         return outputs
@@ -102,11 +105,12 @@ class PrivateNetwork:
 
     def _under_maps(self, x: Tensor, layers: list[str], overridden: list[str], *tensors: Tensor) -> Tensor:
         """Return outputs with some layers as affine maps and other tensors overridden; see `_flat`."""
-        x, count = x.clone(), len(layers)
+        count = len(layers)
+        args, kwargs = forward_arguments(x.clone())
         pairs = zip(tensors[:count], tensors[count : 2 * count], strict=True)
         rest = dict(zip(overridden, tensors[2 * count :], strict=True))
         with self.batchnorm.under(dict(zip(layers, pairs, strict=True))):
-            result = functional_call(self.module, rest, (x,)) if rest else self.module(x)
+            result = functional_call(self.module, rest, args, kwargs) if rest else self.module(*args, **kwargs)
         return select_output(result, self.output, len(x))
 
 
