@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bayesnorm.errors import BayesNormWarning
-from bayesnorm.tabular.stacked import Block, GraphedBlock, HalfSquaredError, Settings, Stack, Streams, fastest_block
+from bayesnorm.tabular.stacked import Block, GraphedBlock, HalfSquaredError, Settings, Stack, fastest_block
 
 from .fused_passes import scale_tensors
 from .shape import Shape, block_rows, precision, shape_of
@@ -47,12 +47,12 @@ class FusedBlock(GraphedBlock):
         from . import kernels
 
         at_once = max(1, ORDERED // (len(self.orders) * self.steps * self.settings.batch_size))
-        before = self.streams.states | self.generator_states()
+        before = {key: self.generator(key).clone_state() for key in self.generators}
         try:
             if self.fits:
                 return torch.cat([self._launch(min(at_once, epochs - done)) for done in range(0, epochs, at_once)], 1)
         except kernels.OutOfResources as error:
-            self.fits, self.streams = False, Streams(before)
+            self.fits, self.generators = False, before
             warnings.warn(
                 f"The networks do not fit on a multiprocessor, so training is slower: {error}",
                 BayesNormWarning,

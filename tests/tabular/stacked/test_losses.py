@@ -6,7 +6,7 @@ from scipy.stats import norm
 
 from bayesnorm.metrics import crps
 from bayesnorm.predictive import RegressionPredictive
-from bayesnorm.tabular.stacked.losses import ClassNLL, HalfSquaredError, NormalCrps
+from bayesnorm.tabular.stacked.trained_layers import ClassNLL, HalfSquaredError, NormalCrps
 
 NETWORKS, ROWS = 3, 7
 

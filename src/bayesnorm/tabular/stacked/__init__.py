@@ -7,7 +7,6 @@ statistics that methods over batch norm are fitted to. Outputs are (samples, net
 from .architecture import Dense as Dense, Drop as Drop, Layer as Layer, Norm as Norm, ReLU as ReLU, Skip as Skip
 from .graphed_block import GraphedBlock as GraphedBlock
 from .history import SelectedNetworks as SelectedNetworks, StackedHistory as StackedHistory
-from .losses import ClassNLL as ClassNLL, HalfSquaredError as HalfSquaredError, NormalCrps as NormalCrps
 from .passes import (
     StackedExecutable as StackedExecutable,
     as_batch_statistics as as_batch_statistics,
@@ -22,5 +21,11 @@ from .passes import (
 )
 from .stack import Bundle as Bundle, Scales as Scales, Stack as Stack, StackedRows as StackedRows
 from .threads import in_threads as in_threads, one_thread as one_thread
-from .training_block import Block as Block, RowLoss as RowLoss, Settings as Settings, Streams as Streams
+from .trained_layers import (
+    ClassNLL as ClassNLL,
+    HalfSquaredError as HalfSquaredError,
+    NormalCrps as NormalCrps,
+    RowLoss as RowLoss,
+)
+from .training_block import Block as Block, Settings as Settings
 from .training_run import Evaluate as Evaluate, fastest_block as fastest_block, train_stacked as train_stacked

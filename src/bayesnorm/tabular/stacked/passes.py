@@ -16,7 +16,7 @@ from torch.func import functional_call, vmap
 
 from ...network import BatchNormLayer, BatchStatistics, State, batch_choices, mean_and_var, seed_dropout
 from .architecture import Dense, Drop, Fork, Join, Norm
-from .stack import Stack, StackedRows
+from .stack import Stack, StackedRows, different
 from .threads import in_threads
 
 # Most numbers in the largest activation of a block: what fits into a core's cache, or half a gigabyte.
@@ -249,10 +249,8 @@ def as_batch_statistics(stack: Stack, rows: StackedRows, mean: Tensor, var: Tens
 
 def batch_rows(seeds: Sequence[int], rows: StackedRows, batch_size: int, count: int) -> tuple[Tensor, Tensor]:
     """Return the different choices of batches, (U, count, batch_size), and the choice of each network, (E,)."""
-    keys = list(zip(seeds, rows.lengths.tolist(), strict=True))
-    different = list(dict.fromkeys(keys))
-    place = {key: i for i, key in enumerate(different)}
-    return _choices(tuple(different), batch_size, count), torch.tensor([place[key] for key in keys])
+    keys, choice_of = different(list(zip(seeds, rows.lengths.tolist(), strict=True)))
+    return _choices(tuple(keys), batch_size, count), choice_of
 
 
 @lru_cache(maxsize=8)

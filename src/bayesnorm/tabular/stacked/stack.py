@@ -6,12 +6,14 @@ import copy
 import math
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Self
+from typing import Self, TypeVar
 
 import torch
 from torch import Tensor, nn
 
 from .architecture import Dense, Drop, Layer, Norm, architecture, leaves
+
+Key = TypeVar("Key")
 
 
 @dataclass(frozen=True, eq=False)
@@ -30,15 +32,11 @@ class Scales:
 
     def take(self, members: Tensor) -> Scales:
         """Return the scales of some of the networks, by their indices."""
-        return Scales(*(value[members.to(value.device)] for value in self._values))
+        return Scales(*(value[members.to(value.device)] for value in vars(self).values()))
 
     def to(self, device: torch.device, dtype: torch.dtype) -> Scales:
         """Return the scales on a device and in a dtype."""
-        return Scales(*(value.to(device, dtype) for value in self._values))
-
-    @property
-    def _values(self) -> tuple[Tensor, ...]:
-        return self.x_mean, self.x_std, self.y_mean, self.y_std
+        return Scales(*(value.to(device, dtype) for value in vars(self).values()))
 
 
 @dataclass(frozen=True, eq=False)
@@ -268,3 +266,10 @@ class Stack:
     def inputs(self, rows: StackedRows) -> Tensor:
         """Return the rows' inputs in the networks' units and on their device, (E, n, inputs)."""
         return rows.to(self.device, self.dtype).inputs()
+
+
+def different(keys: Sequence[Key]) -> tuple[list[Key], Tensor]:
+    """Return the keys without repetition, and the place of every key among them."""
+    unique = list(dict.fromkeys(keys))
+    place = {key: i for i, key in enumerate(unique)}
+    return unique, torch.tensor([place[key] for key in keys], dtype=torch.long)

@@ -1,4 +1,4 @@
-"""Train each layer of a stack: forward passes, and gradients in closed form.
+"""Train each layer of a stack, and its loss: forward passes, and gradients in closed form.
 
 Autograd computes the same at several times the cost: for such small networks, its overhead and temporary tensors take
 longer than the matrix products. Activations are (networks, rows, channels).
@@ -6,11 +6,16 @@ longer than the matrix products. Activations are (networks, rows, channels).
 
 from __future__ import annotations
 
+import math
+from abc import ABC, abstractmethod
+from dataclasses import dataclass
 from typing import Protocol
 
 import torch
 from torch import Tensor
 
+from ...likelihoods import HeteroscedasticGaussian
+from ...predictive import gaussian_crps
 from .architecture import Dense, Drop, Norm
 from .stack import Bundle
 
@@ -149,3 +154,77 @@ class TrainedReLU:
     def backward(self, d: Tensor) -> Tensor:
         gradient: Tensor = torch.ops.aten.threshold_backward(d, self.out, 0)
         return gradient
+
+
+_NORMAL = HeteroscedasticGaussian(axis=-1)
+
+# Largest absolute log-variance; the noise is clipped beyond it, but its gradient is not, so that training can return.
+LARGEST_LOG_VARIANCE = 25.0
+
+
+@dataclass(frozen=True)
+class RowLoss(ABC):
+    """The loss of every row, (networks, rows), of outputs (networks, rows, outputs).
+
+    Args:
+        weighted: Whether the last column of the targets is the weight of the row.
+    """
+
+    weighted: bool = False
+
+    @abstractmethod
+    def slopes(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return losses without weights, and their gradients with respect to the outputs."""
+
+    def losses(self, f: Tensor, y: Tensor) -> Tensor:
+        """Return losses without weights."""
+        return self.slopes(f, y)[0]
+
+    def __call__(self, f: Tensor, y: Tensor) -> Tensor:
+        return y[..., -1] * self.losses(f, y[..., :-1]) if self.weighted else self.losses(f, y)
+
+    def with_slope(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        """Return losses, and their gradients with respect to the outputs, (networks, rows, outputs)."""
+        if not self.weighted:
+            return self.slopes(f, y)
+        values, slope = self.slopes(f, y[..., :-1])
+        return y[..., -1] * values, y[..., -1:] * slope
+
+
+@dataclass(frozen=True)
+class NormalCrps(RowLoss):
+    """CRPS of a normal distribution, averaged over targets; outputs are means, followed by log-variances."""
+
+    def losses(self, f: Tensor, y: Tensor) -> Tensor:
+        location, log_scale = _NORMAL.split(f)
+        return gaussian_crps(y, location, log_scale.exp()).mean(-1)
+
+    def slopes(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        location, log_variance = f.chunk(2, -1)
+        std = (0.5 * log_variance.clamp(-LARGEST_LOG_VARIANCE, LARGEST_LOG_VARIANCE)).exp()
+        error = y - location
+        z = error / std
+        between = torch.erf(z * math.sqrt(0.5))  # 2 Phi(z) - 1
+        at_std = std * ((-0.5 * z.square()).exp() * math.sqrt(2 / math.pi) - 1 / math.sqrt(math.pi))
+        slope = torch.cat([-between, 0.5 * at_std], -1) / error.shape[-1]
+        return (error * between + at_std).mean(-1), slope
+
+
+@dataclass(frozen=True)
+class HalfSquaredError(RowLoss):
+    """Half the squared error, averaged over targets."""
+
+    def slopes(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        error = f - y
+        return 0.5 * error.square().mean(-1), error / f.shape[-1]
+
+
+@dataclass(frozen=True)
+class ClassNLL(RowLoss):
+    """Negative log-likelihood of class numbers; outputs are logits."""
+
+    def slopes(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+        log_probabilities, place = torch.log_softmax(f, -1), y[..., :1].long()
+        slope = log_probabilities.exp()
+        slope.scatter_add_(-1, place, slope.new_full((), -1).expand(place.shape))
+        return -log_probabilities.gather(-1, place).squeeze(-1), slope

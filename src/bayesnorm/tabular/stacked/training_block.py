@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
-from typing import Protocol
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -12,8 +12,9 @@ from torch.optim.adam import adam
 
 from ...training import shuffled_batches
 from .architecture import Dense, Drop, Fork, Join, Norm
-from .stack import Bundle, Stack, StackedRows
+from .stack import Bundle, Stack, StackedRows, different
 from .trained_layers import (
+    RowLoss,
     TrainedDense,
     TrainedDrop,
     TrainedFork,
@@ -23,19 +24,11 @@ from .trained_layers import (
     TrainedReLU,
 )
 
-
-class RowLoss(Protocol):
-    """A loss of each row, with its gradient in closed form, which avoids the overhead of autograd."""
-
-    def __call__(self, f: Tensor, y: Tensor) -> Tensor:
-        """Return losses (networks, rows) of outputs (networks, rows, outputs) and targets (networks, rows, ...)."""
-
-    def with_slope(self, f: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-        """Return losses (networks, rows), and their gradients at the outputs, (networks, rows, outputs)."""
-
-
 Schedule = Callable[[float], float]
 """A factor of the step size, as a function of the fraction of steps done, from 0 to 1."""
+
+Generators = dict[tuple[Any, ...], torch.Generator]
+"""Random generators by their purpose, seed, and what else distinguishes the generators of a seed."""
 
 # Most numbers of x that are fetched at once.
 GATHERED = 2**18
@@ -67,26 +60,6 @@ class Settings:
     decoupled: bool = False
 
 
-class Streams:
-    """Random generators by purpose; networks that need the same random numbers share one.
-
-    Args:
-        states: Initial states by key, if training continues.
-    """
-
-    def __init__(self, states: dict[tuple[object, ...], Tensor]) -> None:
-        self.states = dict(states)
-        self.used: dict[tuple[object, ...], torch.Generator] = {}
-
-    def __call__(self, key: tuple[object, ...], seed: int) -> torch.Generator:
-        """Return the generator of a key, which starts with this seed."""
-        if key not in self.used:
-            self.used[key] = torch.Generator().manual_seed(seed)
-            if key in self.states:
-                self.used[key].set_state(self.states[key])
-        return self.used[key]
-
-
 class Block:
     """Networks of a stack with the same number of steps per epoch, during training.
 
@@ -97,7 +70,7 @@ class Block:
         steps_done: Steps that these networks have been trained before.
         rows: Training rows of all networks in the stack.
         settings: Settings of all networks in the stack.
-        states: States of the generators, if training continues.
+        generators: Random generators by purpose, of which copies are used if training continues.
     """
 
     def __init__(
@@ -109,7 +82,7 @@ class Block:
         steps_done: int,
         rows: StackedRows,
         settings: Settings,
-        states: dict[tuple[object, ...], Tensor],
+        generators: Generators,
     ) -> None:
         self.members, self.rows, self.settings = members, rows.take(members), settings
         self.stack, self.first, self.second = stack.take(members), first.take(members), second.take(members)
@@ -126,7 +99,8 @@ class Block:
         trained = next(i for i, layer in enumerate(stack.layers) if layer.shapes)
         self.backwards = self.layers[: trained - len(self.layers) - 1 : -1]  # nothing before them needs a gradient
         self.drops = [layer for layer in self.layers if isinstance(layer, TrainedDrop)]
-        self.streams = Streams(states)
+        self.generators: Generators = {}
+        self.earlier_generators = generators
         self.abandoned = False  # whether no further epoch may begin
         self._plan_orders()
         self._plan_dropout()
@@ -158,18 +132,14 @@ class Block:
     def _plan_orders(self) -> None:
         """Find the networks that use their rows in the same order: those with the same seed and number of rows."""
         keys = list(zip(self.seeds, self.rows.lengths.tolist(), strict=True))
-        self.orders = list(dict.fromkeys(keys))  # the different ones; `order_of` gives that of each network
-        place = {key: i for i, key in enumerate(self.orders)}
-        self.order_of = torch.tensor([place[key] for key in keys], device=self.stack.device)
+        self.orders, order_of = different(keys)
+        self.order_of = order_of.to(self.stack.device)
 
     def _plan_dropout(self) -> None:
         """Find the networks with the same masks: those with the same seed and rates."""
         rates = [self.stack.rates[drop.name].tolist() for drop in self.drops]
         keys = list(zip(self.seeds, *rates, strict=True))
-        # The different ones, empty without dropout; `mask_of` gives that of each network.
-        self.masks = list(dict.fromkeys(keys)) if any(map(any, rates)) else []
-        place = {key: i for i, key in enumerate(self.masks)}
-        self.mask_of = torch.tensor([place[key] for key in keys]) if self.masks else None
+        self.masks, self.mask_of = different(keys if any(map(any, rates)) else [])
         places = [i for i, layer in enumerate(self.layers) if isinstance(layer, TrainedDrop)]
         self.units = [self.stack.widths[i] for i in places]  # numbers per row that each dropout layer gets
         like = self.stack.weights.flat
@@ -178,10 +148,8 @@ class Block:
 
     def epoch_orders(self) -> list[Tensor]:
         """Return random orders for a new epoch, one for each of `orders`: places in the networks' lists of rows."""
-        size, stream = self.settings.batch_size, self.streams
-        return [
-            shuffled_batches(rows, size, stream(("order", seed, rows), seed)).flatten() for seed, rows in self.orders
-        ]
+        keys = [("order", seed, rows) for seed, rows in self.orders]
+        return [shuffled_batches(key[2], self.settings.batch_size, self.generator(key)).flatten() for key in keys]
 
     def epoch_rows(self) -> Tensor:
         """Return the row numbers of a new epoch, (steps, networks, batch_size), sampled as in `train`."""
@@ -207,13 +175,13 @@ class Block:
                 uniform = torch.rand(len(self.members), size, units, device=like.device, dtype=like.dtype)
                 drop.factors = (uniform < keep) / keep.clamp_min(torch.finfo(like.dtype).tiny)
             return
-        drawn: list[list[Tensor]] = [[] for _ in self.drops]
+        factors: list[list[Tensor]] = [[] for _ in self.drops]
         for key in self.masks:
-            generator = self.streams(("dropout", *key, self.steps), key[0])
+            generator = self.generator(("dropout", *key, self.steps))
             for column, (units, rate) in enumerate(zip(self.units, key[1:], strict=True)):
-                drawn[column].append(_factors(size, units, rate, generator, like))
-        for drop, factors in zip(self.drops, drawn, strict=True):
-            drop.factors = factors[0] if len(self.masks) == 1 else torch.stack(factors)[self.mask_of]
+                factors[column].append(_factors(size, units, rate, generator, like))
+        for drop, parts in zip(self.drops, factors, strict=True):
+            drop.factors = parts[0] if len(self.masks) == 1 else torch.stack(parts)[self.mask_of]
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:
         """Take one step of Adam in every network, and return the loss before it without weight decay, (networks,)."""
@@ -227,9 +195,9 @@ class Block:
             d = layer.backward(d)
         if self.settings.decoupled:
             shrink = 1 - self.rate * self.decay
-            for name, weight in self.stack.weights.tensors.items():
+            for weight in self.stack.weights.tensors.values():
                 if weight.dim() == 3:
-                    self.stack.weights[name].mul_(shrink)
+                    weight.mul_(shrink)
         adam(
             [self.stack.weights.flat],
             [self.gradients.flat],
@@ -281,9 +249,16 @@ class Block:
         for part in numbers.split(at_once):
             yield from zip(self.rows.inputs(part), self.rows.targets(part), strict=True)
 
-    def generator_states(self) -> dict[tuple[object, ...], Tensor]:
-        """Return the generator states from which another block can continue."""
-        return {key: generator.get_state() for key, generator in self.streams.used.items()}
+    def generator(self, key: tuple[Any, ...]) -> torch.Generator:
+        """Return the generator of a purpose; networks that need the same random numbers share one.
+
+        Args:
+            key: The purpose, the seed, and what else distinguishes the generators of the seed.
+        """
+        if key not in self.generators:
+            earlier = self.earlier_generators.get(key)
+            self.generators[key] = earlier.clone_state() if earlier else torch.Generator().manual_seed(key[1])
+        return self.generators[key]
 
 
 def _factors(rows: int, units: int, rate: float, generator: torch.Generator, like: Tensor) -> Tensor:

@@ -17,7 +17,8 @@ from .graphed_block import GraphedBlock
 from .history import Judge, StackedHistory
 from .stack import Bundle, Stack, StackedRows
 from .threads import in_threads
-from .training_block import Block, RowLoss, Schedule, Settings, blocks_of
+from .trained_layers import RowLoss
+from .training_block import Block, Generators, Schedule, Settings, blocks_of
 
 # Most working memory of the networks that a CPU trains together: about the size of its caches.
 CPU_BYTES = 2**24
@@ -65,7 +66,7 @@ class StackedRun:
         self.blocks: list[Block] = []  # the active networks during training; empty until they are packed
         # The state that blocks are packed from: Adam's two moments, and generators.
         self.first, self.second = (Bundle(stack.weights.shapes, len(stack), stack.weights.flat) for _ in range(2))
-        self.generator_states: dict[tuple[object, ...], Tensor] = {}
+        self.generators: Generators = {}
 
     def train_until(self, epoch: int) -> None:
         """Train all active networks to the end of an epoch that is not beyond the limit of any of them."""
@@ -146,7 +147,7 @@ class StackedRun:
                 self.epoch * self.steps[int(chosen[0])],
                 self.rows,
                 self.settings,
-                self.generator_states,
+                self.generators,
             )
             for chosen in members
         ]
@@ -172,7 +173,7 @@ class StackedRun:
         for block in self.blocks:
             self.first.put(block.members, block.first)
             self.second.put(block.members, block.second)
-            self.generator_states |= block.generator_states()
+            self.generators |= block.generators
         self.blocks = []
 
     def _require_finite(self, losses: Tensor, before: int) -> None:
