@@ -47,7 +47,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
             "heteroscedastic=False or precision=None."
         )
     size = values["effective_batch_size"]
-    if size not in ("cross-validated", "elbo", None) and not _is_positive(size):
+    if size not in ("cross-validated", "elbo", None) and not (_is_number(size) and size > 0):
         raise BayesNormError(
             f'effective_batch_size must be "cross-validated", "elbo", None or a positive number, got {size!r}.'
         )
@@ -65,38 +65,38 @@ def device_named(name: Any) -> torch.device:
     if name == "auto":
         return torch.device("cuda" if torch.cuda.is_available() else "cpu")
     try:
-        found = torch.device(name)
+        device = torch.device(name)
     except (RuntimeError, TypeError) as error:
         raise BayesNormError(f'device must be "cpu", "cuda" or "auto", got {name!r}.') from error
-    if found.type == "cuda" and not torch.cuda.is_available():
+    if device.type == "cuda" and not torch.cuda.is_available():
         raise BayesNormError(f'device is {name!r}, but torch finds no GPU. Use device="cpu" or "auto".')
-    return found
+    return device
 
 
 def _check_network_and_training(values: dict[str, Any]) -> None:
     """Raise an error for parameters with which no network can be built or trained."""
     hidden = values["hidden"]
-    given = _is_several(hidden) and len(hidden) and all(_is_whole(units, 1) for units in hidden)
-    if hidden is not None and not given:
+    if hidden is not None and not (
+        _is_several(hidden) and len(hidden) and all(_is_whole(units, 1) for units in hidden)
+    ):
         raise BayesNormError(
             f"hidden must be None or the units of each hidden layer, such as (128, 128), got {hidden!r}."
         )
     encoding = values["encoding"]
-    for each in encoding if _is_several(encoding) else [encoding]:
-        if each is not None:
-            parsed_encoding(each)
+    for name in encoding if _is_several(encoding) else [encoding]:
+        if name is not None:
+            parsed_encoding(name)
     for name, least in {"epochs": 1, "max_epochs": 1, "folds": 2, "members": 1}.items():
         if values[name] is not None:
-            requirement = f"None or a whole number of at least {least}"
-            require_whole(name, values[name], least, requirement=requirement)
+            require_whole(name, values[name], least, requirement=f"None or a whole number of at least {least}")
     for name, (least, most) in {"samples": (2, MOST_DRAWS), "verbose": (0, None)}.items():
         if not (name == "verbose" and isinstance(values[name], bool)):
             limits = f"of at least {least}" if most is None else f"from {least} to {most}"
             require_whole(name, values[name], least, most, requirement=f"a whole number {limits}")
     require_positive("learning_rate", values["learning_rate"])
-    _require_each("batch_size", values["batch_size"], lambda size: _is_whole(size, 2), "a whole number of at least 2")
-    _require_each("weight_decay", values["weight_decay"], _is_positive_or_zero, "a number of at least 0")
-    _require_each("dropout_rate", values["dropout_rate"], _is_rate, "a number from 0 to below 1")
+    _require_all("batch_size", values["batch_size"], lambda size: _is_whole(size, 2), "a whole number of at least 2")
+    _require_all("weight_decay", values["weight_decay"], _is_number, "a number of at least 0")
+    _require_all("dropout_rate", values["dropout_rate"], lambda r: _is_number(r, 1), "a number from 0 to below 1")
 
 
 def _require_nothing_open(values: dict[str, Any]) -> None:
@@ -104,12 +104,7 @@ def _require_nothing_open(values: dict[str, Any]) -> None:
     names = ["encoding", "hidden", "weight_decay", "batch_size", "dropout_rate", "epochs"]
     if not values["heteroscedastic"]:
         names.append("precision" if values["is_regressor"] else "temperature")
-    open_ones = [
-        name
-        for name in names
-        if values[name] is None
-        or (name != "hidden" and _is_several(values[name]) and not isinstance(values[name], str))
-    ]
+    open_ones = [name for name in names if values[name] is None or (name != "hidden" and _is_several(values[name]))]
     if values["effective_batch_size"] == "cross-validated" and values["method"] in BATCH_STATISTICS:
         open_ones.append("effective_batch_size")
     if open_ones:
@@ -119,10 +114,10 @@ def _require_nothing_open(values: dict[str, Any]) -> None:
         )
 
 
-def _require_each(name: str, value: Any, is_good: Callable[[Any], bool], works: str) -> None:
+def _require_all(name: str, value: Any, is_good: Callable[[Any], bool], works: str) -> None:
     """Raise an error unless a parameter is None, a valid value, or several valid values to choose from."""
     values = value if _is_several(value) else [value]
-    if value is not None and (not len(values) or not all(is_good(each) for each in values)):
+    if value is not None and (not len(values) or not all(map(is_good, values))):
         raise BayesNormError(f"{name} must be None, {works}, or a sequence of such values, got {value!r}.")
 
 
@@ -131,22 +126,13 @@ def _is_several(value: Any) -> bool:
 
 
 def _is_whole(value: Any, least: int) -> bool:
-    found = as_whole(value)
-    return found is not None and found >= least
+    whole = as_whole(value)
+    return whole is not None and whole >= least
 
 
-def _is_positive(value: Any) -> bool:
-    found = as_number(value)
-    return found is not None and 0 < found < math.inf
-
-
-def _is_rate(value: Any) -> bool:
-    found = as_number(value)
-    return found is not None and 0 <= found < 1
-
-
-def _is_positive_or_zero(value: Any) -> bool:
-    return _is_positive(value) or as_number(value) == 0
+def _is_number(value: Any, below: float = math.inf) -> bool:
+    number = as_number(value)
+    return number is not None and 0 <= number < below
 
 
 # Smallest number of rows for training and validation.
@@ -180,17 +166,17 @@ def real_targets(y: Any) -> NDArray[np.float64]:
     """Return targets as numbers, (rows,) or (rows, outputs), or raise an error."""
     values = check_array(y, ensure_2d=False, dtype=None, input_name="y", ensure_min_samples=0)
     try:
-        found = values.astype(np.float64)
+        numbers: NDArray[np.float64] = values.astype(np.float64)
     except (TypeError, ValueError):
         bad = next(value for value in values.ravel() if isinstance(value, str) or not np.isreal(value))
         raise InputError(
             f"y contains {quoted(str(bad))}, which is not a number. Pass numbers, or use BayesNormClassifier for "
             "classes."
         ) from None
-    if found.ndim not in (1, 2) or not found.size:
-        raise InputError(f"y must have the shape (rows,) or (rows, outputs), got {found.shape}.")
-    check_array(found, ensure_2d=False, input_name="y")
-    return found
+    if numbers.ndim not in (1, 2) or not numbers.size:
+        raise InputError(f"y must have the shape (rows,) or (rows, outputs), got {numbers.shape}.")
+    check_array(numbers, ensure_2d=False, input_name="y")
+    return numbers
 
 
 def row_weights(sample_weight: Any, rows: int) -> tuple[NDArray[np.int64], Tensor | None]:
@@ -209,17 +195,19 @@ def row_weights(sample_weight: Any, rows: int) -> tuple[NDArray[np.int64], Tenso
         raise InputError("sample_weight contains negative, infinite or missing numbers. Pass numbers of at least 0.")
     if not weights.any():
         raise InputError("sample_weight is zero for every row. Pass a positive weight for some rows.")
-    kept = np.flatnonzero(weights)
-    weights = weights[kept] / weights[kept].mean()
-    return kept, None if np.allclose(weights, 1.0) else torch.from_numpy(weights)
+    weighted = np.flatnonzero(weights)
+    weights = weights[weighted] / weights[weighted].mean()
+    return weighted, None if np.allclose(weights, 1.0) else torch.from_numpy(weights)
 
 
-def row_groups(groups: Any, rows: int, kept: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return the group number of each kept row, from labels of any type for all rows."""
+def row_groups(groups: Any, rows: int, weighted: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return the group number of each row with a weight, from labels of any type for all rows."""
     labels = np.asarray(groups)
     if labels.shape != (rows,):
         raise InputError(f"groups has the shape {labels.shape} for {rows} rows. Pass one label per row.")
-    texts = np.array([str(label) for label in labels[kept]], dtype=object)  # a fixed width would be that of the longest
+    texts = np.array(
+        [str(label) for label in labels[weighted]], dtype=object
+    )  # a fixed width would be that of the longest
     numbers: NDArray[np.int64] = pd.factorize(texts, sort=True)[0].astype(np.int64)
     if numbers.max() < 1:
         raise InputError(

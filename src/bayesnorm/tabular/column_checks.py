@@ -50,26 +50,26 @@ def why_no_feature(name: str, values: ColumnValues, rows: NDArray[np.int64]) -> 
         rows: Number of each row in its file.
     """
     absent = np.array([value is None for value in values]) if is_text(values) else np.isnan(values)
-    known = values[~absent]
-    if not len(known):
+    present = values[~absent]
+    if not len(present):
         return EMPTY
-    different = pd.Series(known).value_counts(sort=False)  # text of a fixed width would be as wide as the longest
+    different = pd.Series(present).value_counts(sort=False)  # text of a fixed width would be as wide as the longest
     if len(different) == 1:
         # If some cells are empty, that can be informative.
-        return "" if absent.any() else f"is {_shown(known[0])} in every row"
-    if len(known) < LEAST_CELLS or is_date(values):
+        return "" if absent.any() else f"is {_shown(present[0])} in every row"
+    if len(present) < LEAST_CELLS or is_date(values):
         return ""
     if is_text(values):
         single = int((different == 1).sum())
-        reason = f"contains text such as {quoted(known[0])} that differs in most rows"
-        return reason if single > MOST * len(known) else ""
-    found = np.sort(known)
-    if len(different) < len(values) or (found != np.round(found)).any() or found[0] < 0:
+        reason = f"contains text such as {quoted(present[0])} that differs in most rows"
+        return reason if single > MOST * len(present) else ""
+    numbers = np.sort(present)
+    if len(different) < len(values) or (numbers != np.round(numbers)).any() or numbers[0] < 0:
         return ""
     words = words_of(name)
-    counts_rows = bool((np.diff(found) == 1).all() or (np.diff(values - rows) == 0).all())
+    counts_rows = bool((np.diff(numbers) == 1).all() or (np.diff(values - rows) == 0).all())
     if counts_rows and not words & NAMES_TIMES:
-        return f"numbers the rows, from {int(found[0])} to {int(found[-1])}"
+        return f"numbers the rows, from {int(numbers[0])} to {int(numbers[-1])}"
     return "is an id, with a different whole number in every row" if words & NAMES_ROWS else ""
 
 
@@ -122,10 +122,10 @@ def leak(values: ColumnValues, y: NDArray[Any], target: str, *, classes: bool) -
         right = "all" if not missed else f"{len(y) - missed:,} of"
         return f"alone predicts {target} correctly in {right} {len(y):,} rows"
     y = y.astype(np.float64)
-    if not is_text(values) and (known := ~np.isnan(values)).sum() >= max(LEAST_ROWS, len(y) / 2):
-        x, own = values[known], y[known]
-        ranks = _squared(rankdata(x), rankdata(own))
-        if ranks > RANKS and _squared(x, own) > VARIANCE:
+    if not is_text(values) and (present := ~np.isnan(values)).sum() >= max(LEAST_ROWS, len(y) / 2):
+        x, targets = values[present], y[present]
+        ranks = _squared(rankdata(x), rankdata(targets))
+        if ranks > RANKS and _squared(x, targets) > VARIANCE:
             return f"is (nearly) a linear function of {target}"
         if ranks > VARIANCE:
             return f"puts the rows in (nearly) the same order as {target}"
@@ -143,7 +143,7 @@ def _codes(values: ColumnValues) -> Codes:
 
 def _squared(x: Numbers, y: Numbers) -> float:
     """Return the squared correlation; 0 if x or y is constant."""
-    x, y = ((each / max(np.abs(each).max(), 1e-300)) for each in (x, y))  # prevents overflow of squares
+    x, y = ((values / max(np.abs(values).max(), 1e-300)) for values in (x, y))  # prevents overflow of squares
     x, y = x - x.mean(), y - y.mean()
     size = float((x**2).sum() * (y**2).sum())
     return float((x * y).sum()) ** 2 / size if size > 0 else 0.0
@@ -158,18 +158,18 @@ def _split_by_thresholds(codes: Codes, labels: Codes) -> bool:
 
 def _numbers_by(codes: Codes, y: Numbers) -> Numbers:
     """Return for each row the mean target of the other half's rows with the same or similar values."""
-    found = np.empty(len(y))
+    means_by = np.empty(len(y))
     for half in (0, 1):
         learned = np.arange(len(y)) % 2 == half
         seen, places, counts = np.unique(codes[learned], return_inverse=True, return_counts=True)
         means = np.bincount(places, y[learned]) / counts
-        found[~learned] = np.interp(codes[~learned], seen, means)
-    return found
+        means_by[~learned] = np.interp(codes[~learned], seen, means)
+    return means_by
 
 
 def _classes_by(codes: Codes, labels: Codes) -> Codes:
     """Return for each row the most frequent class of the other half's rows with the same or the nearest value."""
-    found = np.empty_like(labels)
+    classes = np.empty_like(labels)
     for half in (0, 1):
         learned = np.arange(len(labels)) % 2 == half
         pairs, counts = np.unique(np.stack([codes[learned], labels[learned]]), axis=1, return_counts=True)
@@ -177,5 +177,5 @@ def _classes_by(codes: Codes, labels: Codes) -> Codes:
         seen, first = np.unique(pairs[0], return_index=True)
         above = np.searchsorted(seen, codes[~learned]).clip(1, max(1, len(seen) - 1)) if len(seen) > 1 else 0
         middle = (seen[above - 1] + seen[above]) / 2
-        found[~learned] = pairs[1][first[np.where(codes[~learned] > middle, above, above - 1)]]
-    return found
+        classes[~learned] = pairs[1][first[np.where(codes[~learned] > middle, above, above - 1)]]
+    return classes

@@ -20,7 +20,7 @@ from __future__ import annotations
 import datetime
 import numbers
 import re
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Literal
 
@@ -43,6 +43,17 @@ Kind = Literal["number", "category", "date"]
 Contents = Literal["numbers", "truths", "complex numbers", "dates", "date objects", "durations", "categories", "text"]
 """The contents of a column, from its type or, if that is object, from its values."""
 
+# Tests of a column's dtype, in this order; a dtype that passes none of them is object.
+TYPES: dict[Contents, Callable[[Any], bool]] = {
+    "categories": lambda dtype: isinstance(dtype, pd.CategoricalDtype),
+    "complex numbers": pd.api.types.is_complex_dtype,
+    "dates": pd.api.types.is_datetime64_any_dtype,
+    "durations": pd.api.types.is_timedelta64_dtype,
+    "truths": pd.api.types.is_bool_dtype,
+    "numbers": pd.api.types.is_numeric_dtype,
+    "text": lambda dtype: isinstance(dtype, pd.StringDtype),
+}
+
 # If more than this fraction of a column's cells are numbers, text among them is a mistake.
 MOSTLY = 0.5
 
@@ -52,29 +63,11 @@ WHOLE_WITH_POINT = re.compile(r"^([+-]?\d+)\.0+$")
 
 def contents_of(column: Any) -> Contents:
     """Return the contents of a pandas series."""
-    types, dtype = pd.api.types, column.dtype
-    if isinstance(dtype, pd.SparseDtype):
-        dtype = dtype.subtype
-    if isinstance(dtype, pd.CategoricalDtype):
-        return "categories"
-    if types.is_complex_dtype(dtype):
-        return "complex numbers"
-    if types.is_datetime64_any_dtype(dtype):
-        return "dates"
-    if types.is_timedelta64_dtype(dtype):
-        return "durations"
-    if types.is_bool_dtype(dtype):
-        return "truths"
-    if types.is_numeric_dtype(dtype):
-        return "numbers"
-    if isinstance(dtype, pd.StringDtype):
-        return "text"
-    return _contents_of_objects(column.dropna())
-
-
-def _contents_of_objects(present: Any) -> Contents:
-    """Return the contents of a series of objects without missing values."""
-    types = set(map(type, present))
+    dtype = column.dtype.subtype if isinstance(column.dtype, pd.SparseDtype) else column.dtype
+    contents = next((contents for contents, is_of_type in TYPES.items() if is_of_type(dtype)), None)
+    if contents is not None:
+        return contents
+    types = set(map(type, column.dropna()))
     if not types:
         return "text"
     if all(issubclass(kind, bool | np.bool_) for kind in types):
@@ -131,8 +124,8 @@ def read_numbers(column: Any, decimal: str = ".") -> tuple[Numbers, NDArray[np.b
     if contents == "text" and decimal != ".":
         points = column.str.contains(".", regex=False, na=False)  # a point would separate thousands
         column = column.mask(points, "?").str.replace(decimal, ".", regex=False)
-    found = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
-    return found, np.isnan(found) & present
+    values = pd.to_numeric(column, errors="coerce").to_numpy(np.float64, na_value=np.nan)
+    return values, np.isnan(values) & present
 
 
 def kind_of_cells(column: Any, unreadable: NDArray[np.bool_]) -> Kind | Literal["mixed", "commas"]:
@@ -168,10 +161,10 @@ def as_dates(name: str, column: ColumnValues) -> Dates:
     """Return a column as dates, or raise an error if it contains anything else."""
     if is_date(column):
         return column
-    known = column[[value is not None for value in column]] if is_text(column) else column[~np.isnan(column)]
-    if len(known):
+    present = column[[value is not None for value in column]] if is_text(column) else column[~np.isnan(column)]
+    if len(present):
         raise InputError(
-            f"X: {shown(name)} contains dates in training, but {quoted(str(known[0]))} now. Convert it with "
+            f"X: {shown(name)} contains dates in training, but {quoted(str(present[0]))} now. Convert it with "
             "pandas.to_datetime."
         )
     return no_dates(len(column))
@@ -183,24 +176,21 @@ def as_numbers(name: str, column: ColumnValues) -> Numbers:
         raise InputError(f"X: {shown(name)} contains numbers in training, but dates now. Pass numbers.")
     if not is_text(column):
         return column
-    found, unreadable = _numbers_in_words(column)
+    values, unreadable = _numbers_in_words(column)
     if unreadable.any():
         row = int(unreadable.argmax())
         raise InputError(
             f"X: {shown(name)} contains numbers in training, but {quoted(column[row])} in row {row} now. Pass a number "
             "or a missing value."
         )
-    return _finite(name, found)
+    return _finite(name, values)
 
 
 def as_texts(column: ColumnValues) -> Texts:
     """Return a column as text."""
     if is_text(column):
         return column
-    found = np.empty(len(column), dtype=object)
-    missing = np.isnan(column)
-    found[:] = [None if gap else label(value) for value, gap in zip(column, missing, strict=True)]
-    return found
+    return _texts([None if gap else label(value) for value, gap in zip(column, np.isnan(column), strict=True)])
 
 
 def label(value: Any) -> str:
@@ -224,9 +214,13 @@ def labels(column: Any, named: Any = label) -> Texts:
         column: The series.
         named: `label`, or `cell_label` for the column of a file.
     """
-    found = np.empty(len(column), dtype=object)
-    found[:] = [None if missing else named(value) for value, missing in zip(column, column.isna(), strict=True)]
-    return found
+    return _texts([None if gap else named(value) for value, gap in zip(column, column.isna(), strict=True)])
+
+
+def _texts(values: list[str | None]) -> Texts:
+    texts = np.empty(len(values), dtype=object)
+    texts[:] = values
+    return texts
 
 
 def shown(name: str) -> str:
@@ -250,17 +244,17 @@ def _column_in_memory(name: str, series: Any, *, text_may_be_numbers: bool) -> C
         return _finite(name, _floats(series))
     texts = labels(series)
     if text_may_be_numbers:
-        found, unreadable = _numbers_in_words(texts)
+        values, unreadable = _numbers_in_words(texts)
         if not unreadable.any():
-            return _finite(name, found)
+            return _finite(name, values)
     return texts
 
 
 def _numbers_in_words(texts: Texts) -> tuple[Numbers, NDArray[np.bool_]]:
     """Return text of a table in memory as numbers, and which of it is not a number; "nan" is a missing number."""
-    found, unreadable = read_numbers(pd.Series(texts, dtype=object))
+    values, unreadable = read_numbers(pd.Series(texts, dtype=object))
     unreadable[unreadable] = [text.strip().lower() not in ("nan", "+nan", "-nan") for text in texts[unreadable]]
-    return found, unreadable
+    return values, unreadable
 
 
 def _floats(column: Any) -> Numbers:
@@ -268,10 +262,9 @@ def _floats(column: Any) -> Numbers:
     if isinstance(column.dtype, pd.SparseDtype):
         column = column.sparse.to_dense()
     if column.dtype == object:
-        found = np.full(len(column), np.nan)
-        present = column.notna().to_numpy()
-        found[present] = column.to_numpy(object)[present].astype(np.float64)
-        return found
+        values, present = np.full(len(column), np.nan), column.notna().to_numpy()
+        values[present] = column.to_numpy(object)[present].astype(np.float64)
+        return values
     if pd.api.types.is_bool_dtype(column.dtype):
         column = column.astype("boolean").astype("Float64")
     return column.to_numpy(np.float64, na_value=np.nan)

@@ -50,8 +50,7 @@ def dates_of(column: Any) -> Dates:
     """Return a pandas series of dates, by type or as objects, as datetime64."""
     if pd.api.types.is_datetime64_any_dtype(column.dtype):
         local = column if column.dt.tz is None else column.dt.tz_localize(None)
-        found: Dates = local.to_numpy("datetime64[s]")
-        return found
-    found, present = no_dates(len(column)), column.notna().to_numpy()
-    found[present] = [clock_time(value) for value in column[present]]
-    return found
+        return np.asarray(local.to_numpy("datetime64[s]"))
+    dates, present = no_dates(len(column)), column.notna().to_numpy()
+    dates[present] = [clock_time(value) for value in column[present]]
+    return dates

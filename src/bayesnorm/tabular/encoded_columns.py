@@ -58,14 +58,15 @@ class NumericColumn:
     @classmethod
     def fit(cls, name: str, values: Numbers) -> Self:
         """Fit the encoding to the column's training values."""
-        known = np.clip(values[~np.isnan(values)], -LARGEST, LARGEST)
-        if not len(known) or known.min() == known.max():
-            return cls(name, float(known[0]) if len(known) else None, 0.0, bool(np.isnan(values).any()))
-        low, centre, high = (float(q) for q in np.quantile(known, [0.25, 0.5, 0.75]))
+        numbers, tiny = present(values), float(np.finfo(np.float64).tiny)
+        missing = len(numbers) < len(values)
+        if not len(numbers) or numbers.min() == numbers.max():
+            return cls(name, float(numbers[0]) if len(numbers) else None, 0.0, missing)
+        low, centre, high = (float(q) for q in np.quantile(numbers, [0.25, 0.5, 0.75]))
         # If most values are the same, the interquartile range is 0: use the standard deviation, without overflow.
-        peak = max(np.abs(known - centre).max(), np.finfo(np.float64).tiny)
-        scale = (high - low) / NORMAL_RANGE or float(np.std(known / peak) * peak)
-        return cls(name, centre, max(scale, float(np.finfo(np.float64).tiny)), bool(np.isnan(values).any()))
+        peak = max(np.abs(numbers - centre).max(), tiny)
+        scale = (high - low) / NORMAL_RANGE or float(np.std(numbers / peak) * peak)
+        return cls(name, centre, max(scale, tiny), missing)
 
     @property
     def features(self) -> list[str]:
@@ -85,7 +86,7 @@ class NumericColumn:
         """Return the features, and which rows have a value that does not occur in training."""
         values = np.clip(as_numbers(self.name, column), -LARGEST, LARGEST)
         absent = np.isnan(values)
-        found: list[Numbers] = []
+        features: list[Numbers] = []
         unseen = absent & (not self.missing)
         if self.centre is None:
             unseen |= ~absent
@@ -93,10 +94,10 @@ class NumericColumn:
             with np.errstate(over="ignore"):
                 z = np.where(absent, 0.0, (values - self.centre) / self.scale)
             over = np.minimum(np.maximum(np.abs(z) - LINEAR, 0), LARGEST)
-            found.append(np.clip(z, -LINEAR, LINEAR) + np.sign(z) * np.log1p(over))
+            features.append(np.clip(z, -LINEAR, LINEAR) + np.sign(z) * np.log1p(over))
         else:
             unseen |= ~absent & (values != self.centre)
-        return found + [absent.astype(np.float64)] * self._sometimes_missing, unseen
+        return features + [absent.astype(np.float64)] * self._sometimes_missing, unseen
 
 
 @dataclass(frozen=True)
@@ -120,17 +121,17 @@ class CategoricalColumn:
         """Fit the encoding to the column's training values."""
         counts = Counter(value for value in as_texts(values) if value is not None)
         ranked = sorted(counts, key=lambda category: (-counts[category], category))
-        own = [category for category in ranked[:MOST_CATEGORIES] if counts[category] >= LEAST_ROWS]
-        rare = sorted(set(ranked) - set(own))
-        return cls(name, tuple(sorted(own)), tuple(rare), any(value is None for value in as_texts(values)))
+        frequent = [category for category in ranked[:MOST_CATEGORIES] if counts[category] >= LEAST_ROWS]
+        rare = sorted(set(ranked) - set(frequent))
+        return cls(name, tuple(sorted(frequent)), tuple(rare), counts.total() < len(values))
 
     @property
     def features(self) -> list[str]:
         """Names of the column's features."""
         if len(self.categories) + bool(self.rare) + self.missing < 2:
             return []
-        own = [f"{self.name} = {category}" for category in self.categories]
-        return own + [f"{self.name} = another"] * bool(self.rare) + [f"{self.name} is missing"] * self.missing
+        names = [f"{self.name} = {category}" for category in self.categories]
+        return names + [f"{self.name} = another"] * bool(self.rare) + [f"{self.name} is missing"] * self.missing
 
     def as_in_training(self, column: ColumnValues) -> Texts:
         """Return the values as text."""
@@ -140,9 +141,9 @@ class CategoricalColumn:
         """Return the features, and which rows have a value that does not occur in training."""
         values = as_texts(column)
         place = {category: i for i, category in enumerate(self.categories)}
-        known = {*self.categories, *self.rare, *([None] if self.missing else [])}
+        seen = {*self.categories, *self.rare, *([None] if self.missing else [])}
         codes = np.array([-2 if value is None else place.get(value, -1) for value in values], dtype=np.int64)
-        unseen = np.array([value not in known for value in values], dtype=bool)
+        unseen = np.array([value not in seen for value in values], dtype=bool)
         if not self.features:
             return [], unseen
         wanted = [*range(len(self.categories)), *[-1] * bool(self.rare), *[-2] * self.missing]
@@ -178,16 +179,16 @@ class DateColumn:
     @classmethod
     def fit(cls, name: str, values: ColumnValues) -> Self:
         """Fit the encoding to the column's training values."""
-        known = as_dates(name, values)
-        known = known[~np.isnat(known)]
-        whole = np.floor(days(known))
-        span = whole.max() - whole.min() if len(known) else 0
-        month_days = known.astype("datetime64[D]") - known.astype("datetime64[M]").astype("datetime64[D]")
-        monthly = len(known) and np.unique(month_days, return_counts=True)[1].max() > MONTHLY * len(known)
+        dates = as_dates(name, values)
+        dates = dates[~np.isnat(dates)]
+        whole = np.floor(days(dates))
+        span = whole.max() - whole.min() if len(dates) else 0
+        month_days = dates.astype("datetime64[D]") - dates.astype("datetime64[M]").astype("datetime64[D]")
+        monthly = len(dates) and np.unique(month_days, return_counts=True)[1].max() > MONTHLY * len(dates)
         weekdays = None
         if span >= FORTNIGHT and not monthly:
-            weekdays = CategoricalColumn.fit(f"{name}: day of the week", _weekdays(known))
-        times = len(np.unique(_seconds(known))) > 1
+            weekdays = CategoricalColumn.fit(f"{name}: day of the week", _weekdays(dates))
+        times = len(np.unique(_seconds(dates))) > 1
         return cls(NumericColumn.fit(name, days(values)), weekdays, bool(span >= YEAR), times)
 
     @property
@@ -210,23 +211,23 @@ class DateColumn:
         """Return the features, and which rows have a value that does not occur in training."""
         values = as_dates(self.name, column)
         present = ~np.isnat(values)
-        known = values[present]
-        found, unseen = self.trend.encode(days(values))
+        dates = values[present]
+        features, unseen = self.trend.encode(days(values))
         parts: list[Numbers] = []
         if self.year:
-            start = known.astype("datetime64[Y]")
+            start = dates.astype("datetime64[Y]")
             length = ((start + 1).astype("datetime64[s]") - start.astype("datetime64[s]")).astype(np.int64)
-            parts += _circle((known - start.astype("datetime64[s]")).astype(np.int64) / length)
+            parts += _circle((dates - start.astype("datetime64[s]")).astype(np.int64) / length)
         if self.day:
-            parts += _circle(_seconds(known) / DAY)
+            parts += _circle(_seconds(dates) / DAY)
         if self.weekdays is not None:
-            names, new = self.weekdays.encode(_weekdays(known))
+            names, new = self.weekdays.encode(_weekdays(dates))
             parts, unseen[present] = [*parts, *names], unseen[present] | new
         for part in parts:
             filled = np.zeros(len(values))
             filled[present] = part
-            found.append(filled)
-        return found, unseen
+            features.append(filled)
+        return features, unseen
 
 
 def _circle(place: Numbers) -> list[Numbers]:
@@ -234,12 +235,16 @@ def _circle(place: Numbers) -> list[Numbers]:
     return [np.sin(2 * np.pi * place), np.cos(2 * np.pi * place)]
 
 
-def _seconds(known: Dates) -> NDArray[np.int64]:
+def _seconds(dates: Dates) -> NDArray[np.int64]:
     """Return seconds since midnight."""
-    return known.astype("datetime64[s]").astype(np.int64) % DAY
+    return dates.astype("datetime64[s]").astype(np.int64) % DAY
 
 
-def _weekdays(known: Dates) -> NDArray[np.object_]:
+def _weekdays(dates: Dates) -> Texts:
     """Return the days of the week."""
-    found: NDArray[np.object_] = WEEKDAYS[known.astype("datetime64[D]").astype(np.int64) % 7]
-    return found
+    return np.asarray(WEEKDAYS[dates.astype("datetime64[D]").astype(np.int64) % 7])
+
+
+def present(values: Numbers) -> Numbers:
+    """Return the values that are not missing, clipped to a finite range."""
+    return np.clip(values[~np.isnan(values)], -LARGEST, LARGEST)

@@ -28,8 +28,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 
-from ..errors import FileFormatError, InputError
-from ..schema import anything, flag, just, later, listed, mapping, number, optional, record, text, whole
+from ..errors import InputError
+from ..schema import anything, flag, just, later, listed, number, optional, record, refuse, text, whole, with_tuples
 from .column_types import ColumnValues, Numbers, is_text, read_columns
 from .dates import days, is_date
 from .encoded_columns import CategoricalColumn, DateColumn, NumericColumn
@@ -42,17 +42,11 @@ MOST_NAMED = 10
 
 TableColumn = NumericColumn | CategoricalColumn | DateColumn
 
-_NUMERIC = record(numeric=just(True), name=text, centre=optional(number()), scale=number(0), missing=flag)
-_CATEGORICAL = record(numeric=just(False), name=text, categories=listed(text), rare=listed(text), missing=flag)
-_DATES = record(
-    numeric=just(False),
-    trend=record(name=text, centre=optional(number()), scale=number(0), missing=flag),
-    weekdays=optional(record(name=text, categories=listed(text), rare=listed(text), missing=flag)),
-    year=flag,
-    day=flag,
-)
+_NUMBERS = {"name": text, "centre": optional(number()), "scale": number(0), "missing": flag}
+_TEXTS = {"name": text, "categories": listed(text), "rare": listed(text), "missing": flag}
+_DATES = record(numeric=just(False), trend=record(**_NUMBERS), weekdays=optional(record(**_TEXTS)), year=flag, day=flag)
 _CONFIG = record(
-    columns=listed(mapping(anything), 1),
+    columns=listed(anything, 1),
     mean=listed(number(), 1),
     std=listed(number(above=0), 1),
     used=later(listed(whole())),
@@ -107,7 +101,7 @@ class Preprocessing:
     def fit(cls, X: Any) -> Self:
         """Return the preprocessing for a training table; see the module's docstring."""
         names, values = read_columns(X)
-        columns = [_fitted(name, column) for name, column in zip(names, values, strict=True)]
+        columns = list(map(_fitted, names, values))
         features = _features(columns, values)[0]
         mean = features.mean(0)
         std = features.std(0)
@@ -193,19 +187,15 @@ class Preprocessing:
     def from_config(cls, config: dict[str, Any]) -> Self:
         """Return the preprocessing from the JSON values of `config()`."""
         _CONFIG(config, "preprocessing")
-        columns: list[TableColumn] = []
-        for fields in config["columns"]:
-            kind = _DATES if "trend" in fields else _CATEGORICAL if "categories" in fields else _NUMERIC
-            kind(fields, "preprocessing.columns")
-            columns.append(_restored(fields))
         mean, std = (np.array(config[name], float) for name in ("mean", "std"))
         used = config.get("used")
-        preprocessing = cls(tuple(columns), mean, std, None if used is None else tuple(used))
+        columns = tuple(map(_restored, config["columns"]))
+        preprocessing = cls(columns, mean, std, None if used is None else tuple(used))
         features = len(preprocessing.feature_names)
         if not len(mean) == len(std) == features:
-            raise FileFormatError(f"path: the file has {len(mean)} means for {features} features. Save it again.")
+            refuse("preprocessing.mean", f"{len(mean)} numbers", f"{features} numbers")
         if used and (used[-1] >= features or any(a >= b for a, b in pairwise(used))):
-            raise FileFormatError(f"path: the used features are not ascending numbers below {features}. Save it again.")
+            refuse("preprocessing.used", used, f"ascending numbers below {features}")
         return preprocessing
 
 
@@ -217,20 +207,18 @@ def _fitted(name: str, values: ColumnValues) -> TableColumn:
 
 def _restored(fields: dict[str, Any]) -> TableColumn:
     """Return the encoding of a column from its part of `config()`."""
-    parts: dict[str, Any] = {k: tuple(v) if isinstance(v, list) else v for k, v in fields.items() if k != "numeric"}
+    numbers = "categories" not in fields
+    kind = _DATES if "trend" in fields else record(numeric=just(numbers), **_NUMBERS if numbers else _TEXTS)
+    kind(fields, "preprocessing.columns")
+    parts = {name: value for name, value in with_tuples(fields).items() if name != "numeric"}
     if "trend" in fields:
-        weekdays: Any = fields["weekdays"] and _restored(fields["weekdays"])
-        return DateColumn(NumericColumn(**fields["trend"]), weekdays, fields["year"], fields["day"])
-    return CategoricalColumn(**parts) if "categories" in fields else NumericColumn(**parts)
+        weekdays = fields["weekdays"] and CategoricalColumn(**with_tuples(fields["weekdays"]))
+        return DateColumn(**parts | {"trend": NumericColumn(**fields["trend"]), "weekdays": weekdays})
+    return NumericColumn(**parts) if numbers else CategoricalColumn(**parts)
 
 
 def _features(columns: Sequence[TableColumn], values: list[ColumnValues]) -> tuple[Numbers, list[NDArray[np.bool_]]]:
     """Return features before standardising, and for each column which rows have a value that is not in training."""
-    found: list[Numbers] = []
-    unseen = []
-    for column, own in zip(columns, values, strict=True):
-        features, new = column.encode(own)
-        found += features
-        unseen.append(new)
-    rows = len(values[0])
-    return np.stack(found, 1) if found else np.zeros((rows, 1)), unseen
+    parts = [column.encode(raw) for column, raw in zip(columns, values, strict=True)]
+    features = [feature for encoded, _ in parts for feature in encoded]
+    return np.stack(features, 1) if features else np.zeros((len(values[0]), 1)), [unseen for _, unseen in parts]

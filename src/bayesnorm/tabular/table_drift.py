@@ -21,9 +21,9 @@ from scipy import special, stats
 
 from ..shift import LEVEL, Drift, holm
 from .column_types import ColumnValues, Numbers, label
-from .encoded_columns import NORMAL_RANGE, DateColumn, NumericColumn
+from .encoded_columns import NORMAL_RANGE, DateColumn, NumericColumn, present
 from .preprocessing import TableColumn
-from .training_columns import CategoryCounts, Counts, NumberCounts, present
+from .training_columns import CategoryCounts, Counts, NumberCounts
 
 # With more new rows, or for smaller p-values, the Bonferroni bound replaces the exact p-value, which is smaller.
 MOST_EXACT, LEAST_EXACT = 500, 1e-9
@@ -36,8 +36,8 @@ def two_sample_chance(training: Counts, new: Counts, *, ordered: bool) -> float:
     training, new, total = (counts[total > 0] for counts in (training, new, total))
     if n in (0, rows) or len(total) < 2:
         return 1.0
-    inside, found = (np.cumsum(total)[:-1], np.cumsum(new)[:-1]) if ordered else (total, new)
-    tails = stats.hypergeom.cdf(found, rows, inside, n), stats.hypergeom.sf(found - 1, rows, inside, n)
+    inside, counts = (np.cumsum(total)[:-1], np.cumsum(new)[:-1]) if ordered else (total, new)
+    tails = stats.hypergeom.cdf(counts, rows, inside, n), stats.hypergeom.sf(counts - 1, rows, inside, n)
     least = float(min(1.0, 2 * np.minimum(*tails).min()))
     bound = min(1.0, least * len(inside))
     if n > MOST_EXACT or bound < LEAST_EXACT:
@@ -48,14 +48,14 @@ def two_sample_chance(training: Counts, new: Counts, *, ordered: bool) -> float:
     share, taken = n / rows, np.arange(n + 1)
     for place, count in enumerate(total):
         some = taken[: count + 1]
-        own = np.exp(_log_ways(count, some) + some * np.log(share) + (count - some) * np.log1p(-share))
+        chances = np.exp(_log_ways(count, some) + some * np.log(share) + (count - some) * np.log1p(-share))
         if not ordered:
-            own *= likelier[place, : len(own)]
-        ways = np.convolve(ways, own)[: n + 1]
+            chances *= likelier[place, : len(chances)]
+        ways = np.convolve(ways, chances)[: n + 1]
         if ordered and place < len(inside):
             ways *= likelier[place]
-    kept = float(ways[n] / stats.binom.pmf(n, rows, share))
-    return float(np.clip(1 - kept, least / 2, bound))
+    less_extreme = float(ways[n] / stats.binom.pmf(n, rows, share))
+    return float(np.clip(1 - less_extreme, least / 2, bound))
 
 
 def _two_sided(rows: int, inside: Counts, n: int) -> NDArray[np.float64]:
@@ -66,11 +66,11 @@ def _two_sided(rows: int, inside: Counts, n: int) -> NDArray[np.float64]:
     return 2 * np.minimum(below, above)
 
 
-def _log_ways(of: Any, some: Any) -> Any:
-    """Return the logarithm of the binomial coefficient; minus infinity if it is 0."""
-    impossible = (some < 0) | (some > of)
+def _log_ways(rows: Any, some: Any) -> Any:
+    """Return the logarithm of the binomial coefficient, much faster than scipy; minus infinity if it is 0."""
+    impossible = (some < 0) | (some > rows)
     some = np.where(impossible, 0, some)
-    logs = special.gammaln(of + 1) - special.gammaln(some + 1) - special.gammaln(of - some + 1)
+    logs = special.gammaln(rows + 1) - special.gammaln(some + 1) - special.gammaln(rows - some + 1)
     return np.where(impossible, -np.inf, logs)
 
 
@@ -162,10 +162,10 @@ def table_drift(
     """Combine the tests of columns and network, so that the false-alarm rate holds for both together."""
     sides = 1 + (network is not None)
     adjusted = holm([column.p_value for column in columns]) * sides
-    found = (replace(column, moved=bool(p < LEVEL)) for column, p in zip(columns, adjusted, strict=True))
+    tested = (replace(column, moved=bool(p < LEVEL)) for column, p in zip(columns, adjusted, strict=True))
     best = min(1.0, float(adjusted.min()))
     p_value = best if network is None else min(best, network.p_value * sides)
-    return TableDrift(p_value, len(unlike), tuple(found), network, without_network, float(np.mean(unlike)))
+    return TableDrift(p_value, len(unlike), tuple(tested), network, without_network, float(np.mean(unlike)))
 
 
 def column_drift(column: TableColumn, training: NumberCounts | CategoryCounts, values: ColumnValues) -> ColumnDrift:
@@ -180,55 +180,49 @@ def column_drift(column: TableColumn, training: NumberCounts | CategoryCounts, v
 
 
 def _number_drift(column: NumericColumn, training: NumberCounts, values: Numbers) -> ColumnDrift:
-    known, before = present(values), np.array(training.counts)
-    counts, gaps = training.count(known), len(values) - len(known)
+    numbers, before = present(values), np.array(training.counts)
+    counts, gaps, rows = training.count(numbers), len(values) - len(numbers), int(before.sum())
     p_value = two_sample_chance(before, counts, ordered=True)
     if gaps + training.missing:
-        known_or_not = np.array([before.sum(), training.missing]), np.array([len(known), gaps])
-        p_value = min(1.0, 2 * min(p_value, two_sample_chance(*known_or_not, ordered=True)))
-    found = ColumnDrift(
-        column.name,
-        "number",
-        p_value,
-        (_share(training.missing, int(before.sum()) + training.missing), _share(gaps, len(values))),
-    )
-    if column.centre is None or not len(known):
-        return found
-    if training.single:
-        found = replace(found, shares=_value_shares(training, counts))
-    else:
-        edges, shares, new_shares = _histograms(training, known)
-        found = replace(found, edges=edges, training_shares=shares, new_shares=new_shares)
-    low, middle, high = (float(q) for q in np.quantile(known, [0.25, 0.5, 0.75]))
+        missing = np.array([rows, training.missing]), np.array([len(numbers), gaps])
+        p_value = min(1.0, 2 * min(p_value, two_sample_chance(*missing, ordered=True)))
+    shares = _share(training.missing, rows + training.missing), _share(gaps, len(values))
+    drift = ColumnDrift(column.name, "number", p_value, shares)
+    if column.centre is None or not len(numbers):
+        return drift
+    details = {"shares": _value_shares(training, counts)} if training.single else _histograms(training, numbers)
+    low, middle, high = (float(q) for q in np.quantile(numbers, [0.25, 0.5, 0.75]))
     scaled = column.scale > 0
     return replace(
-        found,
+        drift,
         median=(column.centre, middle),
         shift=(middle - column.centre) / column.scale if scaled else None,
-        spread_ratio=(high - low) / NORMAL_RANGE / column.scale if scaled and len(known) > 1 else None,
+        spread_ratio=(high - low) / NORMAL_RANGE / column.scale if scaled and len(numbers) > 1 else None,
+        **details,
     )
 
 
 def _value_shares(training: NumberCounts, counts: np.ndarray) -> tuple[tuple[str, float, float], ...]:
     """Return the shares of single values, and of all other values."""
     names = [*map(label, training.edges[1::2]), OTHERS]
-    before, now = (np.append(own[1::2], own[::2].sum()) for own in (np.array(training.counts), counts))
+    before, now = (np.append(bins[1::2], bins[::2].sum()) for bins in (np.array(training.counts), counts))
     shares = zip(names, (before / before.sum()).tolist(), (now / now.sum()).tolist(), strict=True)
     return tuple((name, a, b) for name, a, b in shares if a + b)
 
 
-def _histograms(training: NumberCounts, known: Numbers) -> tuple[tuple[float, ...], ...]:
+def _histograms(training: NumberCounts, numbers: Numbers) -> dict[str, tuple[float, ...]]:
     """Return edges of bins of equal width, and the shares of training values and new values in each bin."""
-    low, high = np.quantile(known, [0.02, 0.98])
-    bins = int(np.clip(2 * math.sqrt(len(known)), 6, MOST_BINS))
+    low, high = np.quantile(numbers, [0.02, 0.98])
+    bins = int(np.clip(2 * math.sqrt(len(numbers)), 6, MOST_BINS))
     edges = np.linspace(min(low, training.edges[0]), max(high, training.edges[-1]), bins + 1)
     up_to = np.cumsum(training.counts)[:-1] / sum(training.counts)
     first, span = training.edges[0], (training.edges[-1] - training.edges[0]) or 1.0  # prevents overflow
     places = [(at - first) / span for at in training.edges]
     inner = np.interp((edges[1:-1] - first) / span, places, up_to, left=0.0, right=1.0)
     shares = np.diff(inner, prepend=0.0, append=1.0)
-    counts = np.bincount(np.searchsorted(edges[1:-1], known), minlength=bins)
-    return tuple(edges.tolist()), tuple(shares.tolist()), tuple((counts / len(known)).tolist())
+    new_shares = np.bincount(np.searchsorted(edges[1:-1], numbers), minlength=bins) / len(numbers)
+    parts = {"edges": edges, "training_shares": shares, "new_shares": new_shares}
+    return {name: tuple(part.tolist()) for name, part in parts.items()}
 
 
 def _category_drift(name: str, training: CategoryCounts, values: list[str | None]) -> ColumnDrift:
@@ -241,7 +235,7 @@ def _category_drift(name: str, training: CategoryCounts, values: list[str | None
     often = [category for category in total if total[category] > cut]
     shown = sorted(often, key=lambda category: (-total[category], category is None, category or ""))
     rest = [category for category in total if total[category] <= cut]
-    counts = [[own[category] for category in shown] + [sum(own[c] for c in rest)] for own in (before, new)]
+    counts = [[part[category] for category in shown] + [sum(part[c] for c in rest)] for part in (before, new)]
     rows = sum(before.values())
     names = [MISSING if category is None else category for category in shown] + [OTHERS]
     unseen = [category for category, _ in new.most_common() if category is not None and not before[category]]
@@ -251,7 +245,7 @@ def _category_drift(name: str, training: CategoryCounts, values: list[str | None
         two_sample_chance(*map(np.array, counts), ordered=False),
         (_share(training.missing, rows), _share(new[None], len(values))),
         shares=tuple(
-            (each, _share(a, rows), _share(b, len(values))) for each, a, b in zip(names, *counts, strict=True) if a + b
+            (text, _share(a, rows), _share(b, len(values))) for text, a, b in zip(names, *counts, strict=True) if a + b
         ),
         new_categories=tuple(unseen[:10]),
         new_share=_share(sum(new[category] for category in unseen), len(values)),

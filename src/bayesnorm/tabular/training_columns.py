@@ -15,9 +15,9 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..schema import anything, flag, listed, mapping, number, record, refuse, whole
+from ..schema import anything, flag, listed, mapping, number, record, refuse, whole, with_tuples
 from .column_types import ColumnValues, Numbers, as_texts, is_text
-from .encoded_columns import LARGEST, CategoricalColumn
+from .encoded_columns import CategoricalColumn, present
 from .preprocessing import Preprocessing
 
 Counts = NDArray[np.int64]
@@ -55,20 +55,20 @@ class NumberCounts:
     @classmethod
     def fit(cls, values: Numbers) -> Self:
         """Count the column's training values."""
-        known = present(values)
-        edges = np.unique(known)
+        numbers = present(values)
+        edges = np.unique(numbers)
         single = len(edges) <= FEW_NUMBERS
         if single:
             edges = np.stack([np.nextafter(edges, -np.inf), edges], 1).ravel()
         else:
-            bins = int(np.clip(len(known) // LEAST_ROWS, 2, MOST_BINS))
-            edges = np.unique(np.quantile(known, np.arange(1, bins) / bins))
-        found = cls(tuple(edges.tolist()), single, (), len(values) - len(known))
-        return replace(found, counts=tuple(found.count(known).tolist()))
+            bins = int(np.clip(len(numbers) // LEAST_ROWS, 2, MOST_BINS))
+            edges = np.unique(np.quantile(numbers, np.arange(1, bins) / bins))
+        empty = cls(tuple(edges.tolist()), single, (), len(values) - len(numbers))
+        return replace(empty, counts=tuple(empty.count(numbers).tolist()))
 
-    def count(self, known: Numbers) -> Counts:
+    def count(self, numbers: Numbers) -> Counts:
         """Return the number of values in each bin."""
-        return np.bincount(np.searchsorted(self.edges, known), minlength=len(self.edges) + 1)
+        return np.bincount(np.searchsorted(self.edges, numbers), minlength=len(self.edges) + 1)
 
 
 @dataclass(frozen=True)
@@ -86,8 +86,8 @@ class CategoryCounts:
     @classmethod
     def fit(cls, values: ColumnValues) -> Self:
         """Count the column's training values."""
-        known = [value for value in as_texts(values) if value is not None]
-        return cls(dict(Counter(known)), len(values) - len(known))
+        counts = Counter(value for value in as_texts(values) if value is not None)
+        return cls(dict(counts), len(values) - counts.total())
 
 
 @dataclass(frozen=True)
@@ -103,7 +103,7 @@ class TrainingColumns:
     @classmethod
     def fit(cls, values: Sequence[ColumnValues]) -> Self:
         """Count the values of training columns, from `TableRows`."""
-        return cls(tuple(CategoryCounts.fit(own) if is_text(own) else NumberCounts.fit(own) for own in values))
+        return cls(tuple((CategoryCounts if is_text(column) else NumberCounts).fit(column) for column in values))
 
     def config(self) -> list[dict[str, Any]]:
         """Return the counts as JSON values."""
@@ -113,20 +113,15 @@ class TrainingColumns:
     def from_config(cls, config: Any, preprocessing: Preprocessing) -> Self:
         """Return the counts from the JSON values of `config()`, for the columns of a preprocessing."""
         listed(mapping(anything), len(preprocessing.columns), len(preprocessing.columns))(config, "training_columns")
-        found: list[NumberCounts | CategoryCounts] = []
+        columns: list[NumberCounts | CategoryCounts] = []
         for column, fields in zip(preprocessing.columns, config, strict=True):
             if isinstance(column, CategoricalColumn):
                 CATEGORIES(fields, "training_columns")
-                found.append(CategoryCounts(**fields))
+                columns.append(CategoryCounts(**fields))
                 continue
             NUMBERS(fields, "training_columns")
-            edges, counts = fields["edges"], fields["counts"]
-            if len(counts) != len(edges) + 1 or any(a >= b for a, b in pairwise(edges)):
-                refuse("training_columns", edges, "ascending edges, with one more count than edges")
-            found.append(NumberCounts(tuple(edges), fields["single"], tuple(counts), fields["missing"]))
-        return cls(tuple(found))
-
-
-def present(values: Numbers) -> Numbers:
-    """Return the values that are not missing, clipped to a finite range."""
-    return np.clip(values[~np.isnan(values)], -LARGEST, LARGEST)
+            counts = NumberCounts(**with_tuples(fields))
+            if len(counts.counts) != len(counts.edges) + 1 or any(a >= b for a, b in pairwise(counts.edges)):
+                refuse("training_columns", counts.edges, "ascending edges, with one more count than edges")
+            columns.append(counts)
+        return cls(tuple(columns))

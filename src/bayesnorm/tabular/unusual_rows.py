@@ -18,9 +18,8 @@ from ..errors import quoted
 from ..schema import listed, number, optional, record, refuse
 from ..words import format_day
 from .column_types import ColumnValues, Numbers, is_text
-from .encoded_columns import LARGEST, CategoricalColumn, DateColumn
+from .encoded_columns import LARGEST, CategoricalColumn, DateColumn, present
 from .preprocessing import Preprocessing, TableColumn, TableRows
-from .training_columns import present
 
 # Fraction of held-out training rows that are not unusual.
 QUANTILE = 0.995
@@ -104,8 +103,8 @@ class Range:
             folds: The row numbers of each fold.
             share: Fraction of held-out values that must be inside.
         """
-        known = present(values)
-        if not len(known):
+        numbers = present(values)
+        if not len(numbers):
             return None
         beyond = [np.zeros(1)]
         for fold in folds:
@@ -113,17 +112,15 @@ class Range:
             if len(others):
                 beyond.append(np.maximum(others.min() - held_out, held_out - others.max()).clip(0))
         margin = FARTHER * float(np.quantile(np.concatenate(beyond), share))
-        return cls(float(known.min()), float(known.max()), margin)
+        return cls(float(numbers.min()), float(numbers.max()), margin)
 
     def below(self, values: ColumnValues) -> NDArray[np.bool_]:
         """Return which values are clearly below those of training."""
-        found: NDArray[np.bool_] = self.low - np.clip(values, -LARGEST, LARGEST) > self.margin
-        return found
+        return np.asarray(self.low - np.clip(values, -LARGEST, LARGEST) > self.margin)
 
     def above(self, values: ColumnValues) -> NDArray[np.bool_]:
         """Return which values are clearly above those of training."""
-        found: NDArray[np.bool_] = np.clip(values, -LARGEST, LARGEST) - self.high > self.margin
-        return found
+        return np.asarray(np.clip(values, -LARGEST, LARGEST) - self.high > self.margin)
 
 
 @dataclass(frozen=True)
@@ -139,22 +136,22 @@ class Ranges:
     @classmethod
     def fit(cls, values: Sequence[ColumnValues], folds: Sequence[NDArray[np.int64]]) -> Self:
         """Return the ranges of training columns, from `TableRows`, with the row numbers of each fold."""
-        share = 1 - (1 - QUANTILE) / max(1, sum(not is_text(own) for own in values))
-        return cls(tuple(None if is_text(own) else Range.fit(own, folds, share) for own in values))
+        share = 1 - (1 - QUANTILE) / max(1, sum(not is_text(column) for column in values))
+        return cls(tuple(None if is_text(column) else Range.fit(column, folds, share) for column in values))
 
     def config(self) -> list[dict[str, float] | None]:
         """Return the ranges as JSON values."""
-        return [None if each is None else dict(vars(each)) for each in self.columns]
+        return [None if limits is None else dict(vars(limits)) for limits in self.columns]
 
     @classmethod
     def from_config(cls, config: Any, columns: int) -> Self:
         """Return the ranges of `columns` columns from the JSON values of `config()`."""
         listed(optional(_RANGE), columns, columns)(config, "ranges")
-        found = tuple(None if each is None else Range(**each) for each in config)
-        for each in found:
-            if each is not None and each.low > each.high:
-                refuse("ranges", each.low, f"at most {each.high:g}")
-        return cls(found)
+        ranges = tuple(fields and Range(**fields) for fields in config)
+        for limits in ranges:
+            if limits is not None and limits.low > limits.high:
+                refuse("ranges", limits.low, f"at most {limits.high:g}")
+        return cls(ranges)
 
 
 # Number of columns named in the reason for a row that is far away as a whole.
