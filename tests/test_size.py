@@ -28,7 +28,7 @@ BUDGET = {
     "report": 1_940,
     "calibration": 850,
     "shift": 392,
-    "tabular": 4_570,
+    "tabular": 4_520,
     "theory": 511,
     "top level": 765,
     "training": 1_040,
