@@ -7,9 +7,8 @@ from typing import Annotated
 
 import typer
 
-from bayesnorm.cli.data_csv import write_table
 from bayesnorm.cli.ending import UsageError
-from bayesnorm.cli.output_files import require_free
+from bayesnorm.cli.output_files import require_free, write_table
 from bayesnorm.errors import quoted
 
 from ..data import UCI_SETS, load_uci

@@ -7,7 +7,7 @@ import pytest
 import typer
 
 import bayesnorm as package
-from bayesnorm.cli import app as application, data_csv as module
+from bayesnorm.cli import app as module
 
 
 def commands(group, before=()):
@@ -18,7 +18,7 @@ def commands(group, before=()):
             yield (*before, name)
 
 
-ALL = sorted(commands(typer.main.get_command(application.app)))
+ALL = sorted(commands(typer.main.get_command(module.app)))
 
 
 def test_version(bayesnorm):

@@ -10,11 +10,11 @@ import pytest
 pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
 pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
 
-from bayesnorm.cli.cells import as_labels
 from bayesnorm.cli.file_columns import convert_columns
-from bayesnorm.cli.fit_options import Task
 from bayesnorm.cli.held_out import random_split
 from bayesnorm.cli.inputs_and_targets import guess_task
+from bayesnorm.cli.options import Task
+from bayesnorm.cli.table_source import as_labels
 from bayesnorm.cli.tables import open_table, read_chunks, read_table
 from bayesnorm.errors import InputError
 

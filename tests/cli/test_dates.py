@@ -7,7 +7,7 @@ import json
 
 import pytest
 
-from bayesnorm.cli.file_columns import convert_columns
+from bayesnorm.cli.file_columns import ColumnFormat, convert_columns
 from bayesnorm.cli.written_dates import detect_date_formats, read_dates
 from bayesnorm.errors import InputError
 
@@ -83,11 +83,12 @@ def test_dates_that_disagree_and_words_among_dates():
 
 def test_later_dates_are_read_as_in_training(tmp_path):
     found, _ = detect_date_formats(pd.DataFrame({"a": ["31/1/2024"]}), ["a"], {}, "t.csv")
+    formats = {"a": ColumnFormat("date", dates=found["a"])}
     for cell in ("1/2/2024", "2024-02-01", datetime.date(2024, 2, 1)):
-        frame, kinds = convert_columns(pd.DataFrame({"a": [cell]}), tmp_path, kinds={"a": "date"}, dates=found)
+        frame, kinds = convert_columns(pd.DataFrame({"a": [cell]}), tmp_path, formats)
         assert (str(frame["a"].iloc[0]), kinds["a"]) == ("2024-02-01 00:00:00", "date")
     with pytest.raises(InputError, match=r"contains dates \(day first\) in training, but row 0 contains '2/13/2024'"):
-        convert_columns(pd.DataFrame({"a": ["2/13/2024"]}), tmp_path, kinds={"a": "date"}, dates=found)
+        convert_columns(pd.DataFrame({"a": ["2/13/2024"]}), tmp_path, formats)
 
 
 def test_from_fit_to_drift(bayesnorm, fit, facts, tmp_path):

@@ -7,7 +7,7 @@ import json
 import numpy as np
 import pytest
 
-from bayesnorm.cli.report import report_from_values
+from bayesnorm.cli.app import report_from_values
 from bayesnorm.cli.run_folder import json_value
 
 from .conftest import houses, write_csv

@@ -8,9 +8,9 @@ pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pan
 
 import pandas as pd
 
-from bayesnorm.cli.file_columns import convert_columns
+from bayesnorm.cli.file_columns import ColumnFormat, convert_columns
 from bayesnorm.cli.tables import open_table, read_table
-from bayesnorm.cli.written_numbers import NumberFormat, detect_number_formats, number_formats_as_json
+from bayesnorm.cli.written_numbers import NumberFormat, detect_number_formats
 from bayesnorm.errors import InputError
 
 
@@ -29,11 +29,11 @@ def read(tmp_path):
 
 def test_whole_numbers_as_categories_are_the_same_with_and_without_a_decimal_point(read):
     """pandas writes 1.0 where a column has gaps, and 1 where it has none."""
-    gaps, _ = read("z\n1.0\n2.00\nNA\n-3.0\n", categorical=["z"])
-    whole, _ = read("z\n1\n2\n-3\n", categorical=["z"])
+    gaps, _ = read("z\n1.0\n2.00\nNA\n-3.0\n", formats={"z": ColumnFormat("category")})
+    whole, _ = read("z\n1\n2\n-3\n", formats={"z": ColumnFormat("category")})
     assert gaps["z"].tolist() == ["1", "2", None, "-3"]
     assert whole["z"].tolist() == ["1", "2", "-3"]
-    other, _ = read("z\n01\n1.10\n1.0.0\nv1.0\n", categorical=["z"])
+    other, _ = read("z\n01\n1.10\n1.0.0\nv1.0\n", formats={"z": ColumnFormat("category")})
     assert other["z"].tolist() == ["01", "1.10", "1.0.0", "v1.0"]
 
 
@@ -57,7 +57,7 @@ def test_numbers_with_commas_are_never_taken_for_categories(read, text, name):
     with pytest.raises(InputError, match=r"column 'a' contains numbers with commas, such as '1,.*decimal") as caught:
         read(text, name)
     assert "\n" not in str(caught.value)
-    _, kinds = read(text, name, categorical=["a"])
+    _, kinds = read(text, name, formats={"a": ColumnFormat("category")})
     assert kinds["a"] == "category"
 
 
@@ -76,8 +76,10 @@ def test_numbers_with_commas_are_never_taken_for_categories(read, text, name):
 def test_numbers_as_people_write_them(tmp_path, cells, values, kept):
     column = pd.DataFrame({"a": cells})
     formats = detect_number_formats(column, ".")
-    assert number_formats_as_json(formats) == {"a": kept}
-    frame, kinds = convert_columns(column, tmp_path, numbers=formats)
+    column_format = ColumnFormat("number", formats["a"])
+    assert column_format.as_json() == {"kind": "number", **kept}
+    assert ColumnFormat.from_json(column_format.as_json()).as_json() == column_format.as_json()
+    frame, kinds = convert_columns(column, tmp_path, {"a": ColumnFormat(numbers=formats["a"])})
     assert kinds == {"a": "number"}
     assert frame["a"].tolist() == values
     assert detect_number_formats(column, ".", categorical=["a"]) == {}
@@ -92,17 +94,18 @@ def test_what_is_written_in_no_other_way():
 def test_other_signs_and_words_among_written_numbers_are_never_categories(tmp_path, odd):
     column = pd.DataFrame({"a": ["$5", "$6", "$7", odd]})
     with pytest.raises(InputError, match=f"column 'a' contains numbers, but '{odd}' in row 3"):
-        convert_columns(column, tmp_path, numbers=detect_number_formats(column, "."))
+        convert_columns(column, tmp_path, {"a": ColumnFormat(numbers=detect_number_formats(column, ".")["a"])})
 
 
 def test_later_numbers_are_written_as_in_training(tmp_path):
-    formats, kinds = {"a": NumberFormat("%"), "b": NumberFormat("$")}, {"a": "number", "b": "number", "c": "number"}
+    marks = {"a": NumberFormat("%"), "b": NumberFormat("$"), "c": None}
+    formats = {name: ColumnFormat("number", mark) for name, mark in marks.items()}
     given = pd.DataFrame({"a": ["1,5 %"], "b": ["1.000"], "c": ["1.234,5"]})
-    frame, _ = convert_columns(given, tmp_path, kinds=kinds, decimal=",", numbers=formats)
+    frame, _ = convert_columns(given, tmp_path, formats, ",")
     assert frame.iloc[0].tolist() == [1.5, 1000, 1234.5]
     for name, cell in (("a", 0.05), ("a", "5"), ("b", "5 €"), ("c", "$5")):
         with pytest.raises(InputError, match=f"column '{name}' contains numbers.* in training, but"):
-            convert_columns(pd.DataFrame({name: [cell]}), tmp_path, kinds=kinds, numbers=formats)
+            convert_columns(pd.DataFrame({name: [cell]}), tmp_path, formats)
 
 
 def test_long_cells_are_not_looked_at_for_long(read):
@@ -114,7 +117,7 @@ def test_long_cells_are_not_looked_at_for_long(read):
 
 def test_thousands_points_beside_decimal_commas(read):
     text = "a;b\n1.234;5,5\n2;7\n"
-    frame, _ = read(text, numbers={"a": NumberFormat()})
+    frame, _ = read(text, formats={"a": ColumnFormat(numbers=NumberFormat())})
     assert frame["a"].tolist() == [1234, 2]
     assert frame["b"].tolist() == [5.5, 7]
 
@@ -131,7 +134,7 @@ def test_truths_with_gaps_are_categories_as_those_without(tmp_path):
     frame, kinds = convert_columns(gaps, tmp_path)
     assert kinds == {"b": "category"}
     assert frame["b"].tolist() == ["True", None, "False"]
-    later, _ = convert_columns(pd.DataFrame({"b": [True, False]}), tmp_path, kinds=kinds)
+    later, _ = convert_columns(pd.DataFrame({"b": [True, False]}), tmp_path, {"b": ColumnFormat("category")})
     assert later["b"].tolist() == ["True", "False"]
 
 

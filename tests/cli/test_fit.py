@@ -202,6 +202,7 @@ def test_rows_without_a_target_are_left_out_and_said(fit, tmp_path, facts):
     assert not {2, 5, 9} & set(tested)
 
 
+@pytest.mark.filterwarnings("default:The networks use")
 def test_more_columns_than_rows_and_huge_values(fit, tmp_path):
     generator = np.random.default_rng(0)
     lines = [[f"x{i}" for i in range(50)] + ["price"], *generator.normal(size=(30, 51)).tolist()]
@@ -224,7 +225,7 @@ def test_a_huge_target(fit, tmp_path):
 
 
 def test_every_method_of_the_estimators_is_offered_and_explained():
-    from bayesnorm.cli.fit_options import METHOD_DESCRIPTIONS, UncertaintyMethod
+    from bayesnorm.cli.options import METHOD_DESCRIPTIONS, UncertaintyMethod
     from bayesnorm.tabular.networks import METHODS
 
     assert tuple(UncertaintyMethod) == METHODS

@@ -5,8 +5,8 @@ import csv
 import numpy as np
 import pytest
 
-from bayesnorm.cli.fit_options import Task
 from bayesnorm.cli.held_out import RowOrder, hold_out
+from bayesnorm.cli.options import Task
 from bayesnorm.errors import InputError
 
 from .conftest import houses, write_csv

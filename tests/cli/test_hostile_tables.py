@@ -8,7 +8,7 @@ from dataclasses import dataclass
 
 import pytest
 
-from bayesnorm.cli.fit_options import Device, FitOptions, Holdout
+from bayesnorm.cli.options import Device, FitOptions, Holdout
 from bayesnorm.errors import BayesNormError
 
 from .conftest import QUICK

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from bayesnorm.cli.report import report_from_values
+from bayesnorm.cli.app import report_from_values
 from bayesnorm.cli.run_folder import new_run
 from bayesnorm.errors import BayesNormError
 

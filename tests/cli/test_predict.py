@@ -11,7 +11,7 @@ import sys
 import numpy as np
 import pytest
 
-from bayesnorm.cli import predict as module
+from bayesnorm.cli import new_rows as module
 from bayesnorm_command import main
 
 from ..sealed_runs import seal

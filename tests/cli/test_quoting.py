@@ -6,7 +6,7 @@ import io
 import pytest
 
 import bayesnorm as bn
-from bayesnorm.cli import data_csv as module
+from bayesnorm.cli import app as module
 from bayesnorm.cli.output_files import mark_formula
 from bayesnorm.errors import MissingExtraError, quoted, shortened
 

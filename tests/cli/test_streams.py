@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from bayesnorm.cli import output_files, predict as module, printing
+from bayesnorm.cli import new_rows as module, output_files, printing
 from bayesnorm.cli.app import run
 
 from ..marks import takes_long

@@ -9,7 +9,7 @@ import pytest
 pytest.importorskip("pandas", reason="needs pandas: pip install scikit-learn pandas")
 
 from bayesnorm.cli import tables
-from bayesnorm.cli.file_columns import convert_columns
+from bayesnorm.cli.file_columns import ColumnFormat, convert_columns
 from bayesnorm.cli.table_source import Source
 from bayesnorm.cli.tables import open_table, read_chunks, read_sample, read_table
 from bayesnorm.errors import InputError, MissingExtraError
@@ -69,13 +69,14 @@ def test_a_blank_line_is_a_row_where_there_is_one_column_only(write, end):
 
 def test_what_a_column_holds(write):
     file = open_table(write("n,t,c,e,b,z\n1e30,x,1,,True,01\n-2,y,2.0,,False,02\n,,,,True,03\n"))
-    frame, kinds = convert_columns(read_table(file), file.source, categorical=["c", "z"])
+    frame, kinds = convert_columns(read_table(file), file.source, {name: ColumnFormat("category") for name in "cz"})
     assert kinds == {"n": "number", "t": "category", "c": "category", "e": "number", "b": "category", "z": "category"}
     assert frame["n"].tolist()[:2] == [1e30, -2.0]
     assert frame["t"].tolist() == ["x", "y", None]
     assert frame["b"].tolist() == ["True", "False", "True"]
     assert frame["z"].tolist() == ["01", "02", "03"]
-    later, _ = convert_columns(read_table(open_table(write("z,n\n01,7\n"))), file.source, kinds=kinds)
+    formats = {name: ColumnFormat(kind) for name, kind in kinds.items()}
+    later, _ = convert_columns(read_table(open_table(write("z,n\n01,7\n"))), file.source, formats)
     assert later["z"].tolist() == ["01"]
     assert later["n"].tolist() == [7.0]
 

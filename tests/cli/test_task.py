@@ -5,9 +5,9 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from bayesnorm.cli.fit_options import Task
 from bayesnorm.cli.held_out import random_split
 from bayesnorm.cli.inputs_and_targets import guess_task, require_targets
+from bayesnorm.cli.options import Task
 from bayesnorm.errors import InputError
 
 

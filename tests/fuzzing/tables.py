@@ -17,7 +17,7 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from bayesnorm.cli.file_columns import convert_columns
+from bayesnorm.cli.file_columns import ColumnFormat, convert_columns
 from bayesnorm.cli.table_source import MEMORY_FACTOR
 from bayesnorm.cli.tables import open_table, read_chunks, read_table
 from bayesnorm.errors import BayesNormError
@@ -339,7 +339,8 @@ def _outcome(case: Case, size: int, *, parts: bool) -> str:
         frames = read_chunks(file, None, 2000) if parts else iter([read_table(file)])
         for frame in frames:
             frame = frame[list(frame)[:50]]
-            inputs, _ = convert_columns(frame, file.source, forgiving=[] if case.refused else list(frame))
+            formats = dict.fromkeys([] if case.refused else frame, ColumnFormat(forgiving=True))
+            inputs, _ = convert_columns(frame, file.source, formats)
             json.dumps([str(cell) for cell in inputs.iloc[:3].to_numpy().ravel()], ensure_ascii=False).encode()
     except BayesNormError as error:
         return "refused" if "\n" not in str(error) and str(error).isprintable() else f"fault: message {error!r}"

@@ -152,7 +152,7 @@ def test_truth_counts_right_pixels(folder, posterior):
     ignoring = MapSettings(**{**SETTINGS.as_json(), "ignore": 9})
     for maps in map_images(posterior, paths, ignoring, folder / "after", samples=4, truth=truth):
         assert maps.accuracy == pytest.approx(13 / 18)
-        assert (maps.right <= maps.known).all()
+        assert (maps.right <= maps.labelled).all()
     (truth / "0.png").unlink()
     with pytest.raises(BayesNormError, match=r"truth: .* has no file for 0"):
         map_images(posterior, paths, ignoring, folder / "other", truth=truth)

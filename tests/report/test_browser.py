@@ -204,12 +204,12 @@ def test_a_threshold_of_uncertainty_can_be_dragged(visit):
     page = visit("maps")
     for level, checked, found in ((255, "0.0 %", "0.0 %"), (100, "50.0 %", "100.0 %"), (0, "75.0 %", "100.0 %")):
         page.locator("#threshold").fill(str(level))
-        playwright.expect(page.locator("#told")).to_have_attribute("data-level", str(level))
-        told = page.inner_text("#told")
+        playwright.expect(page.locator("#summary")).to_have_attribute("data-level", str(level))
+        told = page.inner_text("#summary")
         assert f"check {checked} of all pixels and find {found} of the mistakes." in told
-        assert page.inner_text(".own") == f". Pixels to check: {checked}, with {found} of its mistakes"
+        assert page.inner_text(".note") == f". Pixels to check: {checked}, with {found} of its mistakes"
     page.locator("#threshold").fill("200")
-    playwright.expect(page.locator("#told")).to_have_attribute("data-level", "200")
+    playwright.expect(page.locator("#summary")).to_have_attribute("data-level", "200")
     colours = page.evaluate(
         """() => { const canvas = document.querySelector("canvas");
                    return Array.from(canvas.getContext("2d").getImageData(0, 1, 4, 1).data); }"""

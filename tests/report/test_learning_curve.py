@@ -92,7 +92,7 @@ def test_the_page_shows_it_where_there_is_one(monkeypatch, make):
 
 
 def test_it_is_kept_with_a_run():
-    from bayesnorm.cli.report import report_from_values
+    from bayesnorm.cli.app import report_from_values
     from bayesnorm.cli.run_folder import json_value
 
     report = report_of(regression_test(), curve=curve(0.5))

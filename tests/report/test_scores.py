@@ -11,7 +11,6 @@ from bayesnorm import metrics
 from bayesnorm.errors import InputError
 from bayesnorm.predictive import ClassificationPredictive, RegressionPredictive
 from bayesnorm.report import ClassificationTest, RegressionTest
-from bayesnorm.report.page import ece_by_chance
 
 
 @pytest.fixture
@@ -87,7 +86,7 @@ def test_chance_makes_an_honest_model_score_the_ece_that_is_said(make_classifica
     # Labels of the test come from its probabilities, so that its own ECE is one more draw of what is averaged.
     tests = [make_classification(rows=400, seed=seed) for seed in range(12)]
     found = np.array([test.scores()["model"].ece for test in tests])
-    expected = np.array([ece_by_chance(test) for test in tests])
+    expected = np.array([test.ece_by_chance() for test in tests])
     error = (found - expected).std(ddof=1) / len(tests) ** 0.5
     assert abs((found - expected).mean()) < 3.5 * error
     assert expected.max() < 0.06

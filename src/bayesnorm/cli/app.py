@@ -1,26 +1,43 @@
-"""The `bayesnorm` application with all of its commands."""
+"""The `bayesnorm` application with all of its commands; `report` and `data csv`, the short ones, are here."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Sequence
-from typing import Annotated, Any
+from dataclasses import fields, is_dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
 from typer.core import TyperGroup
 
-from .data_csv import data_csv
-from .drift import drift
+from ..errors import BayesNormError, FileFormatError, MissingExtraError, quoted
+from ..writing import require_writable
 from .ending import UsageError, run_commands
 from .fit import fit
 from .maps import maps
-from .predict import predict
-from .report import report
+from .new_rows import drift, predict
+from .options import Force, RunFolder, SpreadsheetSafe, option
+from .output_files import mark_formula, require_free, write_table
+from .printing import note
+from .run_folder import CONTENTS, PAGE, read_json, read_runs, unchanged
+
+if TYPE_CHECKING:
+    from ..report import Report
 
 # Commands that were removed from `bayesnorm`, and what to run instead.
 MOVED = {
     "bench": "python -m experiments uci (or show, export)",
     "reproduce": "python -m experiments teye-table1 (or another table or figure; --help lists them)",
+}
+
+# The name of each table, and the scikit-learn function that loads it. The last column is called "target".
+BUNDLED = {
+    "sklearn:diabetes": "load_diabetes",
+    "sklearn:breast_cancer": "load_breast_cancer",
+    "sklearn:iris": "load_iris",
+    "sklearn:wine": "load_wine",
+    "sklearn:digits": "load_digits",
 }
 
 
@@ -32,6 +49,111 @@ class Commands(TyperGroup):
         if cmd_name in MOVED:
             raise UsageError(f"`bayesnorm {cmd_name}` has moved. Run {MOVED[cmd_name]} in a checkout instead.")
         return super().get_command(ctx, cmd_name)
+
+
+def report(
+    run: RunFolder,
+    out: Annotated[Path | None, option("FILE", "HTML file to write.", "report.html in the RUN folder")] = None,
+) -> None:
+    """Write the HTML report of a run again, from the numbers stored in its folder.
+
+    \b
+    Examples:
+      bayesnorm report run
+      bayesnorm report run --out page.html
+    """
+    from ..report import write_report
+
+    runs = read_runs(run)
+    if out is not None and len(runs) > 1:
+        raise BayesNormError(
+            f"--out needs a run with one target, but {run} has {len(runs)}. Use the folder of one target, such as "
+            f"{runs[0][0]}."
+        )
+    for folder, facts in runs:
+        path = folder / PAGE if out is None else out
+        require_writable(path, "--out")
+        values = read_json(unchanged(folder, facts, CONTENTS))
+        try:
+            write_report(report_from_values(values), path)
+        except (FileFormatError, MissingExtraError):
+            raise
+        except Exception as error:  # values of any kind can be in any place
+            raise FileFormatError(
+                f"RUN: the numbers in {folder / CONTENTS} are damaged ({error!r}). Run `bayesnorm fit` again."
+            ) from error
+        note(f"Wrote {path}.")
+
+
+def report_from_values(values: Any) -> Report:
+    """Return the report whose contents `json_value` converted."""
+    from ..report import Report
+
+    stored: Report = _read(Report, values)
+    return stored
+
+
+def _read(kind: Any, value: Any) -> Any:
+    """Return a JSON value as the type of a dataclass field; tuples and arrays are lists in JSON."""
+    if get_origin(kind) is tuple:
+        return tuple(_read(get_args(kind)[0], entry) for entry in value)
+    choices: list[Any] = [choice for choice in (kind, *get_args(kind)) if is_dataclass(choice)]
+    if not choices or value is None:
+        return value
+    # If a field can hold one of two dataclasses, the names of their fields show which one it is.
+    chosen = next(
+        (choice for choice in choices if {field.name for field in fields(choice)} <= value.keys()), choices[0]
+    )
+    types = get_type_hints(chosen)
+    # Runs of earlier versions lack newer fields, which have defaults.
+    stored = [field.name for field in fields(chosen) if field.name in value]
+    return chosen(**{name: _read(types[name], value[name]) for name in stored})
+
+
+def data_csv(
+    name: Annotated[str, typer.Argument(help=f"Table to write: {', '.join(BUNDLED)}.")],
+    out: Annotated[Path, typer.Option(help="CSV file to write, or - for standard output.")],
+    force: Force = False,
+    spreadsheet_safe: SpreadsheetSafe = False,
+) -> None:
+    """Write an example table of scikit-learn as a CSV file.
+
+    The columns keep their names. The last column is called target.
+
+    \b
+    Example:
+      bayesnorm data csv sklearn:diabetes --out diabetes.csv
+    """
+    if name not in BUNDLED:
+        raise UsageError(f"NAME must be one of {', '.join(BUNDLED)}, got {quoted(name)}.")
+    if str(out) != "-":
+        require_free(out, force)
+    frame = load_bundled(name)
+    columns, rows = [str(column) for column in frame.columns], frame.astype(object).values.tolist()
+    if spreadsheet_safe:
+        columns, rows = [*map(mark_formula, columns)], [[*map(mark_formula, row)] for row in rows]
+    write_table(columns, rows, out)
+
+
+def load_bundled(name: str) -> Any:
+    """Return a table as a data frame, in its original units and with class names instead of class numbers.
+
+    Args:
+        name: One of `BUNDLED`.
+    """
+    try:
+        import pandas  # noqa: F401
+        from sklearn import datasets
+    except ImportError as error:
+        raise MissingExtraError(
+            f"{name} needs scikit-learn and pandas. Run: pip install scikit-learn pandas"
+        ) from error
+    options = {"scaled": False} if name == "sklearn:diabetes" else {}
+    bunch = getattr(datasets, BUNDLED[name])(as_frame=True, **options)
+    frame = bunch.frame.copy()
+    if name != "sklearn:digits" and hasattr(bunch, "target_names"):
+        frame["target"] = [str(bunch.target_names[number]) for number in frame["target"]]
+    return frame
 
 
 app = typer.Typer(cls=Commands, name="bayesnorm", pretty_exceptions_enable=False, rich_markup_mode="rich")

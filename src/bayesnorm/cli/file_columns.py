@@ -7,7 +7,8 @@ from __future__ import annotations
 
 import difflib
 import re
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -17,8 +18,8 @@ from numpy.typing import NDArray
 from ..errors import InputError, quoted
 from .table_source import Source
 from .tables import TableFile, pandas
-from .written_dates import DateFormat, date_formats_from_facts, read_dates
-from .written_numbers import PERCENT, NumberFormat, number_formats_from_facts, read_formatted
+from .written_dates import DateFormat, read_dates
+from .written_numbers import PERCENT, NumberFormat, read_formatted
 
 if TYPE_CHECKING:
     from ..tabular import column_types
@@ -55,16 +56,40 @@ def _fold(name: str) -> str:
     return re.sub(r"[\s_.-]+", " ", name.casefold()).strip()
 
 
+@dataclass(frozen=True)
+class ColumnFormat:
+    """How a column is read.
+
+    Args:
+        kind: The kind of its values; None detects whether it contains numbers or categories.
+        numbers: The format of numbers with a currency, percent sign or the like; None for plain numbers.
+        dates: The format of dates; None for other kinds.
+        forgiving: Whether unreadable cells of numbers or dates count as empty.
+    """
+
+    kind: column_types.Kind | None = None
+    numbers: NumberFormat | None = None
+    dates: DateFormat | None = None
+    forgiving: bool = False
+
+    def as_json(self) -> dict[str, Any]:
+        """Return the format for `run.json`, so that new rows are read in the same way."""
+        values: dict[str, Any] = {"kind": self.kind} | ({"forgiving": True} if self.forgiving else {})
+        if self.numbers is not None:
+            values |= {"mark": self.numbers.mark}
+            values |= {} if self.numbers.decimal is None else {"decimal": self.numbers.decimal}
+        return values | ({} if self.dates is None else {"dates": self.dates.way})
+
+    @classmethod
+    def from_json(cls, column: Mapping[str, Any]) -> ColumnFormat:
+        """Return the format of a column in `run.json`."""
+        numbers = NumberFormat(column["mark"], column.get("decimal")) if "mark" in column else None
+        dates = DateFormat(column["dates"]) if column["kind"] == "date" else None
+        return cls(column["kind"], numbers, dates, bool(column.get("forgiving")))
+
+
 def convert_columns(
-    frame: Any,
-    path: Path | Source,
-    *,
-    categorical: Collection[str] = (),
-    kinds: Mapping[str, column_types.Kind] | None = None,
-    forgiving: Collection[str] = (),
-    decimal: str = ".",
-    numbers: Mapping[str, NumberFormat] | None = None,
-    dates: Mapping[str, DateFormat] | None = None,
+    frame: Any, path: Path | Source, formats: Mapping[str, ColumnFormat] | None = None, decimal: str = "."
 ) -> tuple[Any, dict[str, column_types.Kind]]:
     """Return the table with columns of float64, text or dates, and the kind of each column.
 
@@ -73,27 +98,23 @@ def convert_columns(
     Args:
         frame: A part of a table, from `read_table` or `read_chunks`.
         path: The file of the table, for messages.
-        categorical: Names of columns to read as categories.
-        kinds: The kinds of the columns in training; None detects them.
-        forgiving: Names of number or date columns in which unreadable cells count as empty.
+        formats: How columns are read; the kind of other columns is detected.
         decimal: The decimal point of cells that are text.
-        numbers: The number formats of columns with a currency, percent sign or the like, from training.
-        dates: The date formats of columns, from training.
     """
     pd = pandas()
     columns: dict[str, Any] = {}
-    column_kinds: dict[str, column_types.Kind] = {}
+    kinds: dict[str, column_types.Kind] = {}
     for name in frame.columns:
-        if dates and name in dates:
-            values, column_kinds[name] = _read_dates(frame[name], path, dates[name], name in forgiving), "date"
-            columns[name] = pd.Series(values, index=frame.index)
-            continue
-        kind = "category" if name in categorical else None if kinds is None else kinds[name]
-        number_format = (numbers or {}).get(name, NumberFormat() if name in forgiving else None)
-        column = mask_non_numbers(frame[name], decimal, number_format) if name in forgiving else frame[name]
-        values, column_kinds[name] = _read_column(column, path, kind, decimal, number_format)
+        column_format, column = (formats or {}).get(name, ColumnFormat()), frame[name]
+        if column_format.dates is not None:
+            values, kinds[name] = _read_dates(column, path, column_format.dates, column_format.forgiving), "date"
+        else:
+            numbers = column_format.numbers
+            if column_format.forgiving:
+                column, numbers = mask_non_numbers(column, decimal, numbers), numbers or NumberFormat()
+            values, kinds[name] = _read_column(column, path, column_format.kind, decimal, numbers)
         columns[name] = pd.Series(values, index=frame.index, dtype=values.dtype)
-    return pd.DataFrame(columns, index=frame.index, columns=list(frame.columns)), column_kinds
+    return pd.DataFrame(columns, index=frame.index, columns=list(frame.columns)), kinds
 
 
 def read_as_in_training(frame: Any, file: TableFile, facts: Mapping[str, Any]) -> Any:
@@ -104,20 +125,8 @@ def read_as_in_training(frame: Any, file: TableFile, facts: Mapping[str, Any]) -
         file: The file of the rows.
         facts: The contents of the run's `run.json`.
     """
-    columns = facts["columns"]
-    frame = frame[[column["name"] for column in columns]]
-    kinds = {column["name"]: column["kind"] for column in columns}
-    forgiving = [column["name"] for column in columns if column.get("forgiving")]
-    inputs, _ = convert_columns(
-        frame,
-        file.source,
-        kinds=kinds,
-        forgiving=forgiving,
-        decimal=file.decimal,
-        numbers=number_formats_from_facts(facts),
-        dates=date_formats_from_facts(facts),
-    )
-    return inputs
+    formats = {column["name"]: ColumnFormat.from_json(column) for column in facts["columns"]}
+    return convert_columns(frame[list(formats)], file.source, formats, file.decimal)[0]
 
 
 def mask_non_numbers(column: Any, decimal: str, number_format: NumberFormat | None) -> Any:

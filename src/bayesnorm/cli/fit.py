@@ -7,145 +7,122 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Argument, Context
 
-from .fit_options import KINDS, Device, FitOptions, Holdout, Task, UncertaintyMethod
 from .fitting import FitContext, fit_run
-from .output_files import SpreadsheetSafe
+from .options import (
+    A_TABLE,
+    KINDS,
+    Device,
+    Encoding,
+    FitOptions,
+    Holdout,
+    MaxSize,
+    SpreadsheetSafe,
+    Task,
+    UncertaintyMethod,
+    flag,
+    option,
+)
 from .printing import note, show_json, show_pairs
 from .run_folder import PAGE, require_run_free, target_folders
-from .table_source import A_TABLE, Encoding, MaxSize
-from .tables import MOST_MIB
+from .tables import MOST_MIB, open_table
+
+# Columns that the user names.
+Columns = list[str] | None
 
 # The largest seed that scikit-learn accepts.
 LARGEST_SEED = 2**32 - 1
 
 
 def fit(
-    context: typer.Context,
-    data: Annotated[str, typer.Argument(help=f"{A_TABLE} The first line holds the column names.")],
-    target: Annotated[
-        list[str], typer.Option(metavar="COLUMN", help="Column to predict. Repeat it for several targets.")
-    ],
-    out: Annotated[Path, typer.Option(metavar="FOLDER", help="Folder to create for the model and the report.")],
-    task: Annotated[
-        Task | None,
-        typer.Option(metavar="TASK", help="regression or classification.", show_default="guessed from the target"),
-    ] = None,
+    context: Context,
+    data: Annotated[str, Argument(help=f"{A_TABLE} The first line holds the column names.")],
+    target: Annotated[list[str], option("COLUMN", "Column to predict. Repeat it for several targets.")],
+    out: Annotated[Path, option("FOLDER", "Folder to create for the model and the report.")],
+    task: Annotated[Task | None, option("TASK", "regression or classification.", "guessed from the target")] = None,
     method: Annotated[
-        UncertaintyMethod,
-        typer.Option(metavar="NAME", help=f"Method for the epistemic uncertainty: {', '.join(UncertaintyMethod)}."),
+        UncertaintyMethod, option("NAME", f"Method for the epistemic uncertainty: {', '.join(UncertaintyMethod)}.")
     ] = UncertaintyMethod.mcbn,
-    drop: Annotated[list[str] | None, typer.Option(metavar="COLUMN", help="Column to leave out. Repeatable.")] = None,
-    keep: Annotated[
-        list[str] | None,
-        typer.Option(metavar="COLUMN", help="Column to use even if it looks like an id. Repeatable."),
-    ] = None,
-    categorical: Annotated[
-        list[str] | None, typer.Option(metavar="COLUMN", help="Column whose numbers are categories. Repeatable.")
-    ] = None,
+    drop: Annotated[list[str] | None, option("COLUMN", "Column to leave out. Repeatable.")] = None,
+    keep: Annotated[Columns, option("COLUMN", "Column to use even if it looks like an id. Repeatable.")] = None,
+    categorical: Annotated[Columns, option("COLUMN", "Column whose numbers are categories. Repeatable.")] = None,
     as_: Annotated[
         list[str] | None,
-        typer.Option(
+        option(
+            "COLUMN=KIND",
+            f"Read a column as {', '.join(KINDS[:-1])} or {KINDS[-1]}. Text columns are left out. Repeatable.",
+            True,
             "--as",
-            metavar="COLUMN=KIND",
-            help=f"Read a column as {', '.join(KINDS[:-1])} or {KINDS[-1]}. Text columns are left out. Repeatable.",
         ),
     ] = None,
     test_fraction: Annotated[
         float | None,
-        typer.Option(
-            metavar="FRACTION",
-            help="Fraction of rows held out for the report, at most 0.5.",
-            show_default="0.2; below 150 rows: cross-validation",
+        option(
+            "FRACTION",
+            "Fraction of rows held out for the report, at most 0.5.",
+            "0.2; below 150 rows: cross-validation",
         ),
     ] = None,
     holdout: Annotated[
-        Holdout | None,
-        typer.Option(
-            metavar="WHICH", help="Rows to hold out: random, or last (the end of the file).", show_default="random"
-        ),
+        Holdout | None, option("WHICH", "Rows to hold out: random, or last (the end of the file).", "random")
     ] = None,
     time: Annotated[
-        str | None,
-        typer.Option(metavar="COLUMN", help="Column with dates or numbers: hold out the rows with the latest values."),
+        str | None, option("COLUMN", "Column with dates or numbers: hold out the rows with the latest values.")
     ] = None,
     group: Annotated[
         str | None,
-        typer.Option(
-            metavar="COLUMN",
-            help="Rows with the same value in this column are never split between training and test.",
-        ),
+        option("COLUMN", "Rows with the same value in this column are never split between training and test."),
     ] = None,
-    seed: Annotated[
-        int,
-        typer.Option(min=0, max=LARGEST_SEED, metavar="N", help="Random seed. The same seed gives the same model."),
-    ] = 0,
-    epochs: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Number of training epochs.", show_default="cross-validated"),
-    ] = None,
+    seed: Annotated[int, option("N", "Random seed. The same seed gives the same model.", min=0, max=LARGEST_SEED)] = 0,
+    epochs: Annotated[int | None, option("N", "Number of training epochs.", "cross-validated", min=1)] = None,
     hidden: Annotated[
-        str | None,
-        typer.Option(
-            metavar="UNITS", help="Units of each hidden layer, such as 128,128.", show_default="cross-validated"
-        ),
+        str | None, option("UNITS", "Units of each hidden layer, such as 128,128.", "cross-validated")
     ] = None,
     members: Annotated[
         int | None,
-        typer.Option(
-            min=1,
-            metavar="N",
-            help="Number of networks that are averaged.",
-            show_default="10; 6 with --fast or above 2,500 training rows",
-        ),
+        option("N", "Number of networks that are averaged.", "10; 6 with --fast or above 2,500 training rows", min=1),
     ] = None,
     fast: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--fast",
-            help="Train one configuration with half the training budget: 2 to 9 times faster, with a CRPS up to 15 % "
-            "worse.",
+            "Train one configuration with half the training budget: 2 to 9 times faster, with a CRPS up to 15 % worse.",
         ),
     ] = False,
     interruptible: Annotated[
-        bool,
-        typer.Option("--interruptible", help="Let Ctrl-C stop the training and keep the networks trained so far."),
+        bool, flag("--interruptible", "Let Ctrl-C stop the training and keep the networks trained so far.")
     ] = False,
     conformal: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--conformal",
-            help="Regression: conformal intervals. Their coverage is guaranteed if new rows come from the training "
+            "Regression: conformal intervals. Their coverage is guaranteed if new rows come from the training "
             "distribution.",
         ),
     ] = False,
     homoscedastic: Annotated[
-        bool,
-        typer.Option("--homoscedastic", help="Regression: one noise level for all rows, instead of one for each row."),
+        bool, flag("--homoscedastic", "Regression: one noise level for all rows, instead of one for each row.")
     ] = False,
     effective_batch_size: Annotated[
         str | None,
-        typer.Option(
-            metavar="M",
-            help="Effective batch size: cross-validated, elbo, or a positive number. A smaller number gives a larger "
+        option(
+            "M",
+            "Effective batch size: cross-validated, elbo, or a positive number. A smaller number gives a larger "
             "epistemic uncertainty.",
-            show_default="cross-validated",
+            "cross-validated",
         ),
     ] = None,
-    device: Annotated[
-        Device, typer.Option(metavar="NAME", help="Training device: cpu, cuda, or auto (GPU if available).")
-    ] = Device.cpu,
+    device: Annotated[Device, option("NAME", "Training device: cpu, cuda, or auto (GPU if available).")] = Device.cpu,
     max_rows: Annotated[
-        int | None,
-        typer.Option(min=1, metavar="N", help="Train on at most N rows, sampled at random.", show_default="all rows"),
+        int | None, option("N", "Train on at most N rows, sampled at random.", "all rows", min=1)
     ] = None,
     max_size: MaxSize = MOST_MIB,
     encoding: Encoding = None,
     spreadsheet_safe: SpreadsheetSafe = False,
-    force: Annotated[bool, typer.Option("--force", help="Replace an existing run.")] = False,
-    quiet: Annotated[bool, typer.Option("--quiet", help="Print only errors.")] = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print the summary as JSON.")] = False,
+    force: Annotated[bool, flag("--force", "Replace an existing run.")] = False,
+    quiet: Annotated[bool, flag("--quiet", "Print only errors.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print the summary as JSON.")] = False,
 ) -> None:
     """Train a Bayesian neural network on a table, test it on held-out rows, and write the model and a report.
 
@@ -166,8 +143,8 @@ def fit(
     options = FitOptions.from_command_line(context.params)
     command = shlex.join(["bayesnorm", "fit", *_arguments(context)])
     tell = (lambda _: None) if quiet else note
-    fit_context = FitContext(max_size, encoding, spreadsheet_safe, command, tell, progress=not quiet)
-    runs = fit_run(data, out, target, options, fit_context)
+    fit_context = FitContext(spreadsheet_safe, command, tell, progress=not quiet)
+    runs = fit_run(open_table(data, max_size, encoding), out, target, options, fit_context)
     if as_json:
         first, *others = runs.values()
         show_json({**({"targets": runs} if others else first), "out": str(out)})
@@ -191,7 +168,7 @@ def _show_summaries(runs: Mapping[str, Mapping[str, Any]], out: Path) -> None:
         show_pairs({**target_line, **facts["summary"], "report": page})
 
 
-def _arguments(context: typer.Context) -> list[str]:
+def _arguments(context: Context) -> list[str]:
     """Return the arguments with which the same command can be run again."""
     arguments: list[str] = [context.params["data"]]
     for name, value in context.params.items():

@@ -14,24 +14,14 @@ import numpy as np
 from ..errors import BayesNormError
 from ..words import format_count
 from .file_columns import require_columns
-from .fit_options import FitOptions, Task
 from .held_out import FEW_ROWS, LEVEL, RowSplit, hold_out, predict_by_folds, predict_held_out
+from .options import FitOptions, Task
 from .output_files import prediction_file
 from .predictions import DIGITS, count_infinite_intervals, infinite_intervals_words, round_predictions
-from .run_folder import (
-    CONTENTS,
-    MODEL,
-    PAGE,
-    TEST,
-    json_value,
-    new_run,
-    target_folders,
-    write_facts,
-    write_json,
-)
+from .run_folder import CONTENTS, MODEL, PAGE, TEST, json_value, new_run, target_folders, write_facts, write_json
 from .run_report import make_report
 from .table_source import Source
-from .tables import TableFile, open_table
+from .tables import TableFile
 from .training_table import Tell, TrainingTable, load_training_table
 
 # Default fraction of held-out rows.
@@ -43,16 +33,12 @@ class FitContext:
     """What all models of one command share.
 
     Args:
-        max_mib: Largest accepted size of the file.
-        encoding: The encoding of text; None detects it.
         spreadsheet_safe: Whether to mark text that a spreadsheet would run as a formula.
         command: The command that creates the same run again.
         tell: Called with every message for the user.
         progress: Whether to show progress bars.
     """
 
-    max_mib: float
-    encoding: str | None
     spreadsheet_safe: bool
     command: str
     tell: Tell
@@ -60,12 +46,12 @@ class FitContext:
 
 
 def fit_run(
-    data: str, out: Path, targets: Sequence[str], options: FitOptions, context: FitContext
+    file: TableFile, out: Path, targets: Sequence[str], options: FitOptions, context: FitContext
 ) -> dict[str, dict[str, Any]]:
     """Train on a table and create the run folder, completely or not at all.
 
     Args:
-        data: The table, as `open_table` accepts it.
+        file: The table, from `open_table`.
         out: The folder to create; for several targets it contains one run for each.
         targets: The columns to predict; one string can name several, separated by commas.
         options: What to train; its target is ignored.
@@ -74,7 +60,6 @@ def fit_run(
     Returns:
         For each target the contents of its `run.json`.
     """
-    file = open_table(data, context.max_mib, context.encoding)
     names = split_target_names(file, targets)
     others = {name: tuple(other for other in names if other != name) for name in names}
     target_options = [replace(options, target=name, drop=(*options.drop, *others[name])) for name in names]
@@ -119,9 +104,9 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
     from ..report import Provenance, can_write_pages, write_report
 
     started = time.perf_counter()
-    source = table.formats.file.source
+    source = table.source
     split = _split_rows(table, options)
-    train, table = split.train, replace(table, warnings=(*split.messages, *table.warnings))
+    train, warnings = split.train, [*split.messages, *table.warnings]
     for line in split.messages:
         context.tell(line)
     if len(split.test):
@@ -131,17 +116,17 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
     model = _estimator(options, table.task, context.progress)
     model.fit(table.inputs.iloc[train], table.y[train], groups=split.groups)
     if line := model.preprocessing_.screening_words:
-        table = replace(table, warnings=(line, *table.warnings))
+        warnings.insert(0, line)
     model.save(folder / MODEL)
     if len(split.test):
         predictions = predict_held_out(model, table.inputs, table.y, split.test)
     else:
         predictions = predict_by_folds(model, table.inputs)
     if infinite := count_infinite_intervals(predictions.frame):
-        line = infinite_intervals_words(infinite, len(predictions.rows), LEVEL)
-        table = replace(table, warnings=(line, *table.warnings))
-        context.tell(line)
+        warnings.insert(0, infinite_intervals_words(infinite, len(predictions.rows), LEVEL))
+        context.tell(warnings[0])
     provenance = Provenance.now(context.command, time.perf_counter() - started)
+    table = replace(table, warnings=tuple(warnings))
     report = make_report(
         model, table, train, predictions, file=source.name, target=options.target, provenance=provenance
     )
@@ -157,7 +142,7 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
     facts = {
         "task": str(table.task),
         "target": options.target,
-        "columns": table.columns_as_json(),
+        "columns": table.columns,
         "left_out": table.left_out,
         "leaks": table.leaks,
         "classes": json_value(model.classes_) if table.task is Task.classification else None,
@@ -168,7 +153,7 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
         "chosen": report.chosen,
         "scores": report.scores,
         "summary": report.summary,
-        "warnings": list(table.warnings),
+        "warnings": warnings,
         "report": has_page,
         **values["provenance"],
     }

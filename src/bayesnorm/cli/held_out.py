@@ -14,9 +14,9 @@ from numpy.typing import NDArray
 
 from ..errors import InputError, quoted
 from ..words import format_count, format_date, were
-from .cells import as_labels
-from .fit_options import Task
+from .options import Task
 from .predictions import prediction_frame
+from .table_source import as_labels
 
 RowNumbers = NDArray[np.int64]
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import shlex
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -12,13 +11,12 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, quoted
-from .cells import as_labels
-from .file_columns import convert_columns
-from .fit_options import DATES, FitOptions, Task
-from .table_source import Source
+from .file_columns import ColumnFormat, convert_columns
+from .options import DATES, FitOptions, Task
+from .table_source import Source, as_labels
 from .tables import TableFile
-from .written_dates import DateFormat, detect_date_formats
-from .written_numbers import NumberFormat, detect_number_formats, mixed_marks
+from .written_dates import detect_date_formats
+from .written_numbers import detect_number_formats, mixed_marks
 
 if TYPE_CHECKING:
     from ..tabular import column_types
@@ -33,112 +31,68 @@ LEAST_ROWS = 12
 EXACT = 2**53
 
 
-@dataclass(frozen=True)
-class ColumnFormats:
-    """How the columns of a table are read.
+def detect_formats(
+    frame: Any, file: TableFile, names: Sequence[str], options: FitOptions
+) -> tuple[dict[str, ColumnFormat], dict[str, str]]:
+    """Return how to read the target and the inputs, and the inputs that are left out: each with a reason "It ...".
 
     Args:
-        file: The table.
-        categorical: Columns to read as categories.
-        forgiving: Columns of numbers or dates in which unreadable cells count as empty.
-        numbers: The number formats of columns with a currency, percent sign or the like.
-        dates: The date formats of columns.
-        unread: Columns with dates in several formats, and a reason that completes the sentence "It ...".
+        frame: The whole table.
+        file: The table's file.
+        names: The input columns.
+        options: The options of the user, which come first.
     """
-
-    file: TableFile
-    categorical: frozenset[str]
-    forgiving: frozenset[str]
-    numbers: dict[str, NumberFormat]
-    dates: dict[str, DateFormat]
-    unread: dict[str, str]
-
-    @classmethod
-    def detect(cls, frame: Any, file: TableFile, names: Sequence[str], options: FitOptions) -> ColumnFormats:
-        """Detect how to read the columns of a table, unless the options say it.
-
-        Args:
-            frame: The whole table.
-            file: The table's file.
-            names: The input columns.
-            options: The options of the user.
-        """
-        kinds = options.read_as
-        unconverted = {*options.categorical, *(name for name, kind in kinds.items() if kind in ("category", "text"))}
-        date_options = {name: kind for name, kind in kinds.items() if kind in DATES}
-        no_dates = {*unconverted, *(name for name, kind in kinds.items() if kind == "number")}
-        candidates = [name for name in names if name not in no_dates]
-        dates, unread = detect_date_formats(frame, candidates, date_options, file.source)
-        others = [name for name in (options.target, *names) if name not in dates]
-        return cls(
-            file,
-            frozenset(unconverted - {name for name, kind in kinds.items() if kind == "text"}),
-            frozenset(name for name, kind in kinds.items() if kind in ("number", *DATES)),
-            detect_number_formats(frame[others], file.decimal, unconverted),
-            dates,
-            {name: reason for name, reason in unread.items() if name not in options.keep},
+    kinds = options.read_as
+    plain = {*options.categorical, *(name for name, kind in kinds.items() if kind in ("category", "text"))}
+    date_options = {name: kind for name, kind in kinds.items() if kind in DATES}
+    candidates = [name for name in names if name not in plain and kinds.get(name) != "number"]
+    dates, unread = detect_date_formats(frame, candidates, date_options, file.source)
+    columns = [options.target, *names]
+    numbers = detect_number_formats(frame[[name for name in columns if name not in dates]], file.decimal, plain)
+    formats = {
+        name: ColumnFormat(
+            "category" if name in plain and kinds.get(name) != "text" else None,
+            numbers.get(name),
+            dates.get(name),
+            kinds.get(name) in ("number", *DATES),
         )
-
-    def read(self, frame: Any) -> tuple[Any, dict[str, column_types.Kind]]:
-        """Return columns of the table as numbers, text or dates, and the kind of each column."""
-        return convert_columns(
-            frame,
-            self.file.source,
-            categorical=self.categorical,
-            forgiving=self.forgiving,
-            decimal=self.file.decimal,
-            numbers=self.numbers,
-            dates=self.dates,
-        )
-
-
-@dataclass(frozen=True)
-class TrainingInputs:
-    """The input columns of the model.
-
-    Args:
-        frame: A data frame of numbers, text and dates whose index holds the row numbers in the file.
-        kinds: The kind of each column.
-        left_out: Columns that are left out, and a reason that completes the sentence "It ...".
-        messages: Sentences for the user.
-    """
-
-    frame: Any
-    kinds: dict[str, column_types.Kind]
-    left_out: dict[str, str]
-    messages: list[str] = field(default_factory=list)
+        for name in columns
+    }
+    as_text = (name for name in names if kinds.get(name) == "text" and name != options.group)
+    reasons = dict.fromkeys(as_text, "is read as text (--as)") | unread
+    return formats, {name: reason for name, reason in reasons.items() if name not in options.keep}
 
 
 def read_inputs(
-    frame: Any, names: Sequence[str], formats: ColumnFormats, options: FitOptions, left_out: Mapping[str, str]
-) -> TrainingInputs:
-    """Return the input columns, or raise an error if none is left.
+    frame: Any,
+    names: Sequence[str],
+    file: TableFile,
+    formats: Mapping[str, ColumnFormat],
+    options: FitOptions,
+    reasons: dict[str, str],
+) -> tuple[Any, dict[str, column_types.Kind], list[str]]:
+    """Return the input columns, their kinds, and sentences for the user; raise an error if no column is left.
 
     Args:
         frame: The training rows.
         names: The candidates for inputs.
+        file: The table's file.
         formats: How columns are read.
         options: The options of the user.
-        left_out: Columns that are left out for other reasons, and the reasons.
+        reasons: Columns that are left out, and a reason that completes the sentence "It ..."; more are added.
     """
     from ..tabular import column_checks, column_types
 
-    reasons = dict(left_out)
-    reasons |= {
-        name: "is read as text (--as)"
-        for name in names
-        if options.read_as.get(name) == "text" and name not in options.keep
-    }
-    reasons |= formats.unread
     reasons |= {
         name: "contains durations, which are not supported; convert them to numbers, such as days"
         for name in names
         if name not in options.read_as and column_types.contents_of(frame[name]) == "durations"
     }
-    inputs, kinds = formats.read(frame[[name for name in names if name not in reasons]])
+    remaining = frame[[name for name in names if name not in reasons]]
+    inputs, kinds = convert_columns(remaining, file.source, formats, file.decimal)
     protected = {*options.keep, *options.categorical, *options.read_as}
     free = [name for name in inputs if name not in protected]
-    mixed = {name: mixed_marks(frame[name], formats.file.decimal) for name in free if kinds[name] == "category"}
+    mixed = {name: mixed_marks(frame[name], file.decimal) for name in free if kinds[name] == "category"}
     reasons |= {name: reason for name, reason in mixed.items() if reason}
     inputs = inputs[[name for name in inputs if name not in reasons]]
     reasons |= _uninformative_columns(inputs, protected)
@@ -146,27 +100,25 @@ def read_inputs(
     if not len(inputs.columns):
         listed_reasons = ", ".join(f"{name} {reason}" for name, reason in reasons.items())
         raise InputError(
-            f"{formats.file.source} has no column to predict from ({listed_reasons}). Add one, or use --keep COLUMN."
+            f"{file.source} has no column to predict from ({listed_reasons}). Add one, or use --keep COLUMN."
         )
     messages = [
         f"{name} was left out: it {reason}."
         + (
             f" (Use --keep {shlex.quote(name)} to include it.)"
-            if (name in kinds and reason != column_checks.EMPTY) or name in left_out
+            if (name in kinds and reason != column_checks.EMPTY) or name == options.group
             else ""
         )
         for name, reason in reasons.items()
     ]
-    for name in sorted(formats.forgiving):
-        if name in inputs and (cells := int((inputs[name].isna() & frame[name].notna()).sum())):
+    for name in sorted(inputs):
+        if formats[name].forgiving and (cells := int((inputs[name].isna() & frame[name].notna()).sum())):
             what = "date" if kinds[name] == "date" else "number"
             many = f"{cells:,} cells of {name} are not {what}s and count"
             messages.append(f"{many if cells > 1 else f'1 cell of {name} is not a {what} and counts'} as empty (--as).")
     messages += [line for name in inputs if kinds[name] == "category" and (line := _mostly_rare(name, inputs[name]))]
-    messages += [
-        line for name, date_format in formats.dates.items() if name in inputs and (line := date_format.describe(name))
-    ]
-    return TrainingInputs(inputs, {name: kinds[name] for name in inputs}, reasons, messages)
+    messages += [line for name in inputs if (dates := formats[name].dates) and (line := dates.describe(name))]
+    return inputs, {name: kinds[name] for name in inputs}, messages
 
 
 def guess_task(name: str, values: NDArray[Any], kind: column_types.Kind) -> tuple[Task, str]:

@@ -9,13 +9,12 @@ import sys
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
-
 from ..errors import quoted
 from ..files import parse_json
 from ..words import format_count
 from ..writing import resolved, write_bytes
 from .ending import UsageError
+from .options import AsJson, option
 from .printing import escape_controls, note, show_json, show_pairs
 
 OPTIONS, POSTERIOR, PAGE = "maps.json", "posterior.bayesnorm", "maps.html"
@@ -23,52 +22,36 @@ METHODS = ("MCBN", "GaussianBN", "StochasticBN")
 
 
 def maps(
-    model: Annotated[
-        str,
-        typer.Option(metavar="MODULE:FUNCTION", help="Function that returns the network. This command runs its code."),
-    ],
-    train: Annotated[Path, typer.Option(metavar="DIR", help="Folder with training images, all or some of them.")],
-    images: Annotated[Path, typer.Option(metavar="DIR", help="Folder with the images to segment.")],
-    out: Annotated[Path, typer.Option(metavar="DIR", help="Folder for the results. It is created if needed.")],
+    model: Annotated[str, option("MODULE:FUNCTION", "Function that returns the network. This command runs its code.")],
+    train: Annotated[Path, option("DIR", "Folder with training images, all or some of them.")],
+    images: Annotated[Path, option("DIR", "Folder with the images to segment.")],
+    out: Annotated[Path, option("DIR", "Folder for the results. It is created if needed.")],
     weights: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="Weights of the network: a safetensors file, or a torch.save file that contains only tensors.",
-            show_default="the weights that FUNCTION returns",
+        option(
+            "FILE",
+            "Weights of the network: a safetensors file, or a torch.save file that contains only tensors.",
+            "the weights that FUNCTION returns",
         ),
     ] = None,
     settings: Annotated[
         Path | None,
-        typer.Option(
-            metavar="FILE",
-            help="JSON file with size, mean, std, classes, colours and ignore.",
-            show_default="MAPS in the module",
-        ),
+        option("FILE", "JSON file with size, mean, std, classes, colours and ignore.", "MAPS in the module"),
     ] = None,
     truth: Annotated[
-        Path | None,
-        typer.Option(metavar="DIR", help="Folder with true labels: images of class numbers with the same file names."),
+        Path | None, option("DIR", "Folder with true labels: images of class numbers with the same file names.")
     ] = None,
-    method: Annotated[str, typer.Option(help=f"Method for the epistemic uncertainty: {', '.join(METHODS)}.")] = "MCBN",
-    batch_size: Annotated[int, typer.Option(min=2, help="Batch size that the network was trained with.")] = 8,
-    states: Annotated[
-        int, typer.Option(min=2, help="Number of training batches whose batch statistics are stored.")
-    ] = 32,
-    samples: Annotated[int, typer.Option(min=2, help="Samples per image. Each sample costs one forward pass.")] = 16,
+    method: Annotated[str, option("", f"Method for the epistemic uncertainty: {', '.join(METHODS)}.")] = "MCBN",
+    batch_size: Annotated[int, option("", "Batch size that the network was trained with.", min=2)] = 8,
+    states: Annotated[int, option("", "Number of training batches whose batch statistics are stored.", min=2)] = 32,
+    samples: Annotated[int, option("", "Samples per image. Each sample costs one forward pass.", min=2)] = 16,
     tile: Annotated[
-        int | None,
-        typer.Option(
-            min=16,
-            metavar="PIXELS",
-            help="Side of the tiles that large images are split into.",
-            show_default="no tiles",
-        ),
+        int | None, option("PIXELS", "Side of the tiles that large images are split into.", "no tiles", min=16)
     ] = None,
-    overlap: Annotated[int | None, typer.Option(min=0, metavar="PIXELS", help="Overlap of neighbouring tiles.")] = None,
-    shown: Annotated[int, typer.Option(min=1, max=60, help="Number of images on the page, most uncertain first.")] = 12,
-    device: Annotated[str, typer.Option(help="Device that runs the network: cpu or cuda.")] = "cpu",
-    as_json: Annotated[bool, typer.Option("--json", help="Print the result as JSON.")] = False,
+    overlap: Annotated[int | None, option("PIXELS", "Overlap of neighbouring tiles.", min=0)] = None,
+    shown: Annotated[int, option("", "Number of images on the page, most uncertain first.", min=1, max=60)] = 12,
+    device: Annotated[str, option("", "Device that runs the network: cpu or cuda.")] = "cpu",
+    as_json: AsJson = False,
 ) -> None:
     """Segment a folder of images and map the uncertainty of every pixel, with a trained batch-normalised network.
 
@@ -85,43 +68,31 @@ def maps(
         raise UsageError(f"--out: {out} is a file. Pass the name of a folder.")
     if method not in METHODS:
         raise UsageError(f"--method must be one of {', '.join(METHODS)}, got {method!r}.")
-    from .. import methods
+    from .. import maps as package, methods
     from ..likelihoods import Categorical
-    from ..maps import (
-        Entry,
-        ImageFiles,
-        MapSettings,
-        digest_of_files,
-        digest_of_weights,
-        image_files,
-        load_network,
-        map_images,
-        mapped_image,
-        read_settings,
-    )
     from ..posterior import load
     from ..report import MapsReport, Provenance, can_write_pages, write_report
 
-    network, module = load_network(model, weights)
+    network, module = package.load_network(model, weights)
     if settings is None:
-        map_settings = MapSettings.from_json(getattr(module, "MAPS", {}), f"MAPS of {module.__name__}")
+        map_settings = package.MapSettings.from_json(getattr(module, "MAPS", {}), f"MAPS of {module.__name__}")
     else:
-        map_settings = read_settings(settings)
-    network = network if map_settings.output is None else Entry(network, map_settings.output).eval()
+        map_settings = package.read_settings(settings)
+    network = network if map_settings.output is None else package.Entry(network, map_settings.output).eval()
     try:
         network = network.to(device)
     except (RuntimeError, AssertionError) as error:
         raise UsageError(f"--device: the network cannot run on {quoted(device)} ({error}). Use cpu or cuda.") from error
-    training, new_images = image_files(train, "--train"), image_files(images, "--images")
+    training, new_images = package.image_files(train, "--train"), package.image_files(images, "--images")
     code = getattr(module, "__file__", None)
     options = {
         "model": model,
         "code": None if code is None else hashlib.sha256(Path(code).read_bytes()).hexdigest(),
-        "weights": digest_of_weights(network),
+        "weights": package.digest_of_weights(network),
         "settings": map_settings.as_json(),
         "method": {"name": method, "batch_size": batch_size, "states": states, "samples": samples},
         "tiles": [tile, overlap],
-        "training images": digest_of_files(training, train),
+        "training images": package.digest_of_files(training, train),
     }
     out.mkdir(parents=True, exist_ok=True)
     quiet = as_json or not sys.stderr.isatty()
@@ -130,7 +101,7 @@ def maps(
     else:
         note(f"Collecting the statistics of {states} batches of {batch_size} training images ...")
         likelihood = Categorical(ignore_index=map_settings.ignore)
-        training_images = ImageFiles(training, map_settings)
+        training_images = package.ImageFiles(training, map_settings)
         posterior = getattr(methods, method)(batch_size, states=states).fit(network, training_images, likelihood)
         posterior.save(out / POSTERIOR)
         stored = {"options": options, "posterior": hashlib.sha256((out / POSTERIOR).read_bytes()).hexdigest()}
@@ -141,7 +112,7 @@ def maps(
             end = "\n" if done == total else ""
             print(f"\r{done} of {format_count(total, 'image')}", end=end, file=sys.stderr, flush=True)
 
-    image_maps = map_images(
+    image_maps = package.map_images(
         posterior,
         new_images,
         map_settings,
@@ -152,24 +123,24 @@ def maps(
         truth=truth,
         progress=progress,
     )
-    counts, right, known = _levels(image_maps)
+    counts, right, labelled = _levels(image_maps)
     has_page = can_write_pages()
     if has_page:
         count = image_maps[0].classes
         classes = list(zip(map_settings.class_names(count), map_settings.class_colours(count), strict=True))
         command = shlex.join(["bayesnorm", "maps", "--model", model, "--images", str(images), "--out", str(out)])
-        pictures = [mapped_image(maps_of_image, map_settings, truth) for maps_of_image in image_maps[:shown]]
+        pictures = [package.mapped_image(maps_of_image, map_settings, truth) for maps_of_image in image_maps[:shown]]
         title, provenance = escape_controls(images.resolve().name), Provenance.now(command)
         write_report(
-            MapsReport(title, pictures, len(image_maps), counts, right, known, classes, provenance), out / PAGE
+            MapsReport(title, pictures, len(image_maps), counts, right, labelled, classes, provenance), out / PAGE
         )
-    _print_summary(image_maps, right, known, out, has_page, as_json)
+    _print_summary(image_maps, right, labelled, out, has_page, as_json)
 
 
 def _levels(image_maps: list[Any]) -> list[Any]:
-    """Return the sums over all images of `counts`, `right` and `known`; None for those that no image has."""
-    columns = ([getattr(maps_of_image, name) for maps_of_image in image_maps] for name in ("counts", "right", "known"))
-    return [None if column[0] is None else sum(column) for column in columns]
+    """Return the sums over all images of `counts`, `right` and `labelled`; None for those that no image has."""
+    parts = [[getattr(image, name) for image in image_maps] for name in ("counts", "right", "labelled")]
+    return [None if part[0] is None else sum(part) for part in parts]
 
 
 def _stored_posterior(out: Path, options: dict[str, Any]) -> bool:
@@ -189,11 +160,11 @@ def _stored_posterior(out: Path, options: dict[str, Any]) -> bool:
     return (out / POSTERIOR).is_file() and hashlib.sha256((out / POSTERIOR).read_bytes()).hexdigest() == digest
 
 
-def _print_summary(image_maps: list[Any], right: Any, known: Any, out: Path, has_page: bool, as_json: bool) -> None:
+def _print_summary(image_maps: list[Any], right: Any, labelled: Any, out: Path, has_page: bool, as_json: bool) -> None:
     """Print the accuracy, the most uncertain images, and where the results are."""
     from ..report import WITHOUT_PAGE
 
-    accuracy = None if right is None else float(right.sum() / max(1, known.sum()))
+    accuracy = None if right is None else float(right.sum() / max(1, labelled.sum()))
     page = str(out / PAGE) if has_page else None
     if as_json:
         entries = [

@@ -7,20 +7,20 @@ and a label of an untrusted table can be =HYPERLINK(...). On request, such text 
 from __future__ import annotations
 
 import contextlib
+import csv
 import importlib
 import io
 import math
 import re
 import tempfile
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import IO, Annotated, Any
-
-import typer
+from typing import IO, Any
 
 from ..errors import BayesNormError, MissingExtraError
-from ..writing import replacing, require_writable
-from .printing import escape_controls, standard_output
+from ..words import format_count
+from ..writing import replacing, require_writable, write_bytes
+from .printing import escape_controls, note, standard_output
 
 # Stands for standard output.
 STDOUT = Path("-")
@@ -40,10 +40,6 @@ NUMBER = re.compile(r"[-+]?[$€£¥]?[\d.,]+([eE][-+]?\d+)?\s?%?")
 
 # Characters that start a formula after any blanks, also in the full-width forms of East Asian keyboards.
 FORMULA = ("=", "+", "-", "@", "\uff1d", "\uff0b", "\uff0d", "\uff20")
-
-SpreadsheetSafe = Annotated[
-    bool, typer.Option("--spreadsheet-safe", help="Put ' before text that a spreadsheet would run as a formula.")
-]
 
 Write = Callable[[Any], None]
 """A function that writes the next rows, given as a data frame."""
@@ -109,6 +105,20 @@ def load_openpyxl() -> Any:
         raise MissingExtraError(
             "--out: Excel files need openpyxl. Run: pip install openpyxl, or choose a name that ends in .csv."
         ) from error
+
+
+def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], out: Path) -> None:
+    """Write column names and rows as CSV to a file and print its size, or write to standard output if `out` is "-"."""
+    text = io.StringIO()
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(columns)
+    writer.writerows(rows)
+    if str(out) == "-":
+        with standard_output() as stream:
+            stream.write(text.getvalue())
+        return
+    write_bytes(out, text.getvalue().encode())
+    note(f"Wrote {format_count(len(rows), 'row')} and {format_count(len(columns), 'column')} to {out}.")
 
 
 def mark_formula(value: Any) -> Any:

@@ -70,7 +70,7 @@ def escape_controls(text: str, keep: str = "") -> str:
         text: The text.
         keep: Control characters to keep, such as line ends.
     """
-    return _CONTROL.sub(lambda found: found[0] if found[0] in keep else f"\\u{ord(found[0]):04x}", text)
+    return _CONTROL.sub(lambda match: match[0] if match[0] in keep else f"\\u{ord(match[0]):04x}", text)
 
 
 def _finite(value: Any) -> Any:

@@ -12,17 +12,16 @@ import shutil
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import fields
 from pathlib import Path
-from typing import Annotated, Any
+from typing import Any
 
 import numpy as np
-import typer
 
 from ..errors import BayesNormError, FileFormatError
 from ..files import VERSION, parse_json, require_version
 from ..schema import flag, later, listed, mapping, one_of, record, refuse, text
 from ..writing import abandoned, exchange, locked, partial, require_writable_folder, resolved, write_bytes
 from .ending import delay_signals
-from .fit_options import Task
+from .options import Task
 from .written_dates import WAYS
 from .written_numbers import DECIMALS
 
@@ -39,7 +38,6 @@ COLUMN = record(
     dates=later(one_of(*WAYS)),
 )
 CHECKS = {"columns": listed(COLUMN, least=1), "task": one_of(*Task)}
-RunFolder = Annotated[Path, typer.Argument(help="Folder that `bayesnorm fit --out` created.")]
 # Longest folder name of one of several targets, in characters.
 LONGEST_NAME = 60
 # Suffix of the name of an old run while a new one replaces it.

@@ -11,8 +11,8 @@ from numpy.typing import NDArray
 
 from ..metrics import VARIANCE_FLOOR, constant_variance
 from ..words import format_count, format_number, format_percent
-from .fit_options import METHOD_DESCRIPTIONS, Task, UncertaintyMethod
 from .held_out import LEVEL, HeldOutPredictions
+from .options import METHOD_DESCRIPTIONS, Task, UncertaintyMethod
 from .run_folder import json_value
 from .training_table import TrainingTable
 

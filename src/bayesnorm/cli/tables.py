@@ -19,9 +19,17 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InputError, quoted
-from .cells import CONTROL, data_frame, pandas as pandas, text_frame
 from .table_format import Format, detect_encoding, detect_format, find_source
-from .table_source import LONGEST_ROW, MEMORY_FACTOR, ContentLimit, Source
+from .table_source import (
+    CONTROL,
+    LONGEST_ROW,
+    MEMORY_FACTOR,
+    ContentLimit,
+    Source,
+    data_frame,
+    pandas as pandas,
+    text_frame,
+)
 from .text_tables import CsvFormat, csv_columns, detect_csv, json_names, json_rows
 from .typed_files import excel_rows, load_pyarrow, parquet_names, parquet_parts, sqlite_names, sqlite_rows
 

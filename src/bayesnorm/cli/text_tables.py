@@ -12,8 +12,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError, quoted
-from .cells import CONTROL, escape
-from .table_source import LONGEST_ROW, PASS_A_TABLE, WITH_NAMES, ContentLimit, Source
+from .table_source import CONTROL, LONGEST_ROW, PASS_A_TABLE, WITH_NAMES, ContentLimit, Source, escape
 from .written_numbers import without_marks
 
 DELIMITERS = (",", ";", "\t", "|")

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable
-from dataclasses import dataclass
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -12,12 +12,12 @@ import numpy as np
 from ..errors import InputError, quoted
 from ..words import were
 from .ending import UsageError
-from .file_columns import mask_non_numbers, require_columns
-from .fit_options import DATES, FitOptions, Holdout, Task
+from .file_columns import ColumnFormat, convert_columns, mask_non_numbers, require_columns
 from .held_out import RowOrder
-from .inputs_and_targets import ColumnFormats, guess_task, read_inputs, require_targets
+from .inputs_and_targets import detect_formats, guess_task, read_inputs, require_targets
+from .options import DATES, FitOptions, Holdout, Task
+from .table_source import Source
 from .tables import Sample, TableFile, read_sample, read_table
-from .written_numbers import number_formats_as_json
 
 if TYPE_CHECKING:
     from ..tabular import column_types
@@ -31,6 +31,7 @@ class TrainingTable:
     """A table ready for training.
 
     Args:
+        source: The file.
         inputs: A data frame of numbers, text and dates whose index holds the row numbers in the file.
         y: Targets, numbers or labels.
         kinds: The kind of each input column.
@@ -38,11 +39,12 @@ class TrainingTable:
         warnings: Sentences for the reader of the report.
         left_out: Columns that are left out, and a reason that completes the sentence "It ...".
         leaks: Columns that reveal the target, and a description that completes the sentence "It ...".
-        formats: How the columns are read.
+        columns: How the inputs are read, for `run.json`.
         time: The order in time; None unless the latest rows are held out.
         group: The groups of rows; None for no groups.
     """
 
+    source: Source
     inputs: Any
     y: Any
     kinds: dict[str, column_types.Kind]
@@ -50,20 +52,9 @@ class TrainingTable:
     warnings: tuple[str, ...]
     left_out: dict[str, str]
     leaks: dict[str, str]
-    formats: ColumnFormats
+    columns: list[dict[str, Any]]
     time: RowOrder | None = None
     group: RowOrder | None = None
-
-    def columns_as_json(self) -> list[dict[str, Any]]:
-        """Return the description of the inputs for `run.json`, so that new rows are read in the same way."""
-        formats, marks = self.formats, number_formats_as_json(self.formats.numbers)
-        return [
-            {"name": name, "kind": kind}
-            | ({"forgiving": True} if name in formats.forgiving else {})
-            | marks.get(name, {})
-            | ({"dates": formats.dates[name].way} if kind == "date" else {})
-            for name, kind in self.kinds.items()
-        ]
 
 
 def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> TrainingTable:
@@ -90,43 +81,33 @@ def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> Tra
     if options.max_rows is not None:
         sample = read_sample(file, columns, options.max_rows, options.target, options.seed)
     frame = read_table(file, columns) if sample is None else sample.frame
-    formats = ColumnFormats.detect(frame, file, [*names, *split_columns], options)
+    formats, unread = detect_formats(frame, file, [*names, *split_columns], options)
     if options.read_as.get(options.target) == "number":
-        number_format = formats.numbers.get(options.target)
+        number_format = formats[options.target].numbers
         frame[options.target] = mask_non_numbers(frame[options.target], file.decimal, number_format)
     frame, warnings = _rows_with_targets(frame, file, options, sample)
     for line in warnings:
         tell(line)
-    y, task, reason = _targets(frame, formats, options)
-    inputs = read_inputs(frame, names, formats, options, left_out)
+    y, task, reason = _targets(frame, file, formats, options)
+    left_out |= unread
+    inputs, kinds, messages = read_inputs(frame, names, file, formats, options, left_out)
     if options.task is None:
         tell(f"Task: {task}, because {reason} (use --task to override).")
-    leaks = _leaks(inputs.frame, y, options.target, task)
-    messages = [
-        *inputs.messages,
-        *(
-            f"Possible leak: {name} {how}. (Use --drop {shlex.quote(name)} to leave it out.)"
-            for name, how in leaks.items()
-        ),
-        *(
-            number_format.describe(name)
-            for name, number_format in formats.numbers.items()
-            if name in inputs.kinds or name == options.target
-        ),
+    leaks = _leaks(inputs, y, options.target, task)
+    messages += [
+        f"Possible leak: {name} {how}. (Use --drop {shlex.quote(name)} to leave it out.)" for name, how in leaks.items()
+    ]
+    messages += [
+        number_format.describe(name)
+        for name in (options.target, *kinds)
+        if (number_format := formats[name].numbers) is not None
     ]
     for line in messages:
         tell(line)
+    stored = [{"name": name, **replace(formats[name], kind=kind).as_json()} for name, kind in kinds.items()]
+    time, group = _time(frame, file, formats, options), _group(frame, options)
     return TrainingTable(
-        inputs.frame,
-        y,
-        inputs.kinds,
-        task,
-        (*warnings, *messages),
-        inputs.left_out,
-        leaks,
-        formats,
-        _time(frame, formats, options),
-        _group(frame, options),
+        file.source, inputs, y, kinds, task, (*warnings, *messages), left_out, leaks, stored, time, group
     )
 
 
@@ -173,22 +154,24 @@ def _rows_with_targets(
     return frame, warnings
 
 
-def _targets(frame: Any, formats: ColumnFormats, options: FitOptions) -> tuple[Any, Task, str]:
+def _targets(
+    frame: Any, file: TableFile, formats: Mapping[str, ColumnFormat], options: FitOptions
+) -> tuple[Any, Task, str]:
     """Return the targets, the task, and the reason for the guessed task."""
-    columns, kinds = formats.read(frame[[options.target]])
+    columns, kinds = convert_columns(frame[[options.target]], file.source, formats, file.decimal)
     values, kind = columns[options.target].to_numpy(), kinds[options.target]
     guess, reason = guess_task(options.target, values, kind)
     task = options.task or guess
-    return require_targets(formats.file.source, options.target, values, kind, task), task, reason
+    return require_targets(file.source, options.target, values, kind, task), task, reason
 
 
-def _time(frame: Any, formats: ColumnFormats, options: FitOptions) -> RowOrder | None:
+def _time(frame: Any, file: TableFile, formats: Mapping[str, ColumnFormat], options: FitOptions) -> RowOrder | None:
     """Return the order in time; None unless the latest rows are held out."""
     if options.holdout is not Holdout.last:
         return None
     if options.time is None:
         return RowOrder("", np.arange(len(frame), dtype=np.float64))
-    columns, kinds = formats.read(frame[[options.time]])
+    columns, kinds = convert_columns(frame[[options.time]], file.source, formats, file.decimal)
     values = columns[options.time]
     if kinds[options.time] == "category" or values.nunique() < 2:
         first = quoted(str(values.dropna().iloc[0])) if values.notna().any() else "nothing"

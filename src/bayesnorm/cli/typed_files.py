@@ -19,8 +19,7 @@ from typing import Any
 from urllib.parse import quote
 
 from ..errors import BayesNormError, InputError, MissingExtraError, quoted
-from .cells import escape, is_missing
-from .table_source import DATABASE, LONGEST_ROW, ContentLimit, Source
+from .table_source import DATABASE, LONGEST_ROW, ContentLimit, Source, escape, is_missing
 
 # Rows and cells of a Parquet file that are read at a time.
 _BATCH, _BATCH_CELLS = 2**16, 2**20

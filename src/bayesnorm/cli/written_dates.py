@@ -159,11 +159,6 @@ def read_dates(column: Any, date_format: DateFormat) -> tuple[dates.Dates, NDArr
     return values, unreadable
 
 
-def date_formats_from_facts(facts: Mapping[str, Any]) -> dict[str, DateFormat]:
-    """Return the date formats of a run, from its `run.json`."""
-    return {column["name"]: DateFormat(column["dates"]) for column in facts["columns"] if column["kind"] == "date"}
-
-
 def _detect_way(column: Any, option: str) -> tuple[str, int, bool]:
     """Return the format that reads most cells of a training column, how many, and whether the format is a guess.
 

@@ -11,7 +11,7 @@ import math
 import numbers
 import re
 from collections import Counter
-from collections.abc import Collection, Mapping
+from collections.abc import Collection
 from dataclasses import dataclass
 from decimal import Decimal
 from typing import Any
@@ -110,24 +110,6 @@ def without_marks(text: str) -> str:
     if len(text) > _LONGEST:
         return text
     return re.sub(rf"^\(?\s*[+\-−]?\s*({_CURRENCY})?\s*[+\-−]?|\s*({_CURRENCY}|%)?\s*\)?$", "", text.strip())
-
-
-def number_formats_as_json(formats: Mapping[str, NumberFormat]) -> dict[str, dict[str, str]]:
-    """Return the number formats for `run.json`, by column."""
-    return {
-        name: {"mark": number_format.mark}
-        | ({} if number_format.decimal is None else {"decimal": number_format.decimal})
-        for name, number_format in formats.items()
-    }
-
-
-def number_formats_from_facts(facts: Mapping[str, Any]) -> dict[str, NumberFormat]:
-    """Return the number formats of a run, from its `run.json`."""
-    return {
-        column["name"]: NumberFormat(column["mark"], column.get("decimal"))
-        for column in facts["columns"]
-        if "mark" in column
-    }
 
 
 def _detect(column: Any, decimal: str) -> NumberFormat | None:

@@ -42,13 +42,13 @@ def image_files(folder: Path, argument: str = "folder") -> list[Path]:
     """Return the image files of a folder and its subfolders, sorted by name."""
     if not folder.is_dir():
         raise InputError(f"{argument}: {folder} is not a folder. Pass a folder with images.")
-    found = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
-    if not found:
+    paths = sorted(path for path in folder.rglob("*") if path.suffix.lower() in ENDINGS and path.is_file())
+    if not paths:
         raise InputError(f"{argument}: {folder} has no images. Supported file types: {', '.join(ENDINGS)}.")
-    for path in found:
+    for path in paths:
         if any(unicodedata.category(character) in ("Cc", "Cs") for character in str(path)):
             raise InputError(f"{argument}: the name {quoted(str(path))} has control characters. Rename the file.")
-    return found
+    return paths
 
 
 def read_file(path: Path, argument: str = "images") -> bytes:

@@ -1,7 +1,8 @@
-"""Predict images one by one and write their maps; maps of the same inputs that exist already are kept."""
+"""Predict images one by one and write their maps, unless they exist already; and scale them down for a page."""
 
 from __future__ import annotations
 
+import base64
 import csv
 import hashlib
 import io
@@ -19,6 +20,7 @@ from ..engines import MonteCarlo
 from ..errors import InputError
 from ..posterior import Posterior
 from ..predictive import ClassificationPredictive
+from ..report import MappedImage
 from ..writing import write_bytes
 from .images import (
     filled_up,
@@ -34,6 +36,9 @@ from .images import (
 )
 from .settings import MapSettings
 from .stored import LEVELS, ImageMaps, digest_of_posterior, store_numbers, stored_numbers
+
+# The longer side of an image on the page, in pixels.
+LONGEST = 480
 
 # The largest 16-bit value.
 _WHITE = 65535
@@ -108,10 +113,7 @@ def map_images(
 
 
 def _mapped(
-    predict: Callable[[Tensor], Any],
-    pixels: NDArray[np.uint8],
-    true: NDArray[np.int64] | None,
-    settings: MapSettings,
+    predict: Callable[[Tensor], Any], pixels: NDArray[np.uint8], true: NDArray[np.int64] | None, settings: MapSettings
 ) -> tuple[dict[str, Any], bytes, bytes]:
     """Return the numbers of the maps of an image as JSON values, and the content of the files of labels and entropy."""
     size = pixels.shape[0], pixels.shape[1]
@@ -137,7 +139,7 @@ def _mapped(
     labels = resized(cut(predictive.label), size, smooth=False).numpy().astype(np.int64)
     uncertainty = resized(cut(predictive.entropy).float().clamp(0, most) / most, size, smooth=True).numpy()
     level = np.minimum((uncertainty * LEVELS).astype(np.int64), LEVELS - 1)
-    has_class = None if true is None else known_pixels(true, count, settings.ignore)
+    has_class = None if true is None else labelled_pixels(true, count, settings.ignore)
 
     def counts(counted: NDArray[np.bool_]) -> list[int]:
         levels: list[int] = np.bincount(level[counted], minlength=LEVELS).tolist()
@@ -155,7 +157,7 @@ def _mapped(
     return numbers, label_png(labels, settings.class_colours(count)), png(grey)
 
 
-def known_pixels(true: NDArray[np.int64], classes: int, ignore: int | None) -> NDArray[np.bool_]:
+def labelled_pixels(true: NDArray[np.int64], classes: int, ignore: int | None) -> NDArray[np.bool_]:
     """Return which pixels of a map of true class numbers have a class."""
     return (true < classes) & (true != (-1 if ignore is None else ignore))
 
@@ -174,13 +176,13 @@ def _truths(names: Sequence[str], folder: Path | None) -> dict[str, Path]:
     """Return the file of true classes of each image, or raise an error if one is missing."""
     if folder is None:
         return {}
-    found = {path.stem: path for path in sorted(folder.iterdir()) if path.is_file()} if folder.is_dir() else {}
-    missing = [name for name in names if name not in found]
+    files = {path.stem: path for path in sorted(folder.iterdir()) if path.is_file()} if folder.is_dir() else {}
+    missing = [name for name in names if name not in files]
     if missing:
         raise InputError(
             f"truth: {folder} has no file for {missing[0]}. It must have a file with the same name for every image."
         )
-    return {name: found[name] for name in names}
+    return {name: files[name] for name in names}
 
 
 def _csv(image_maps: Sequence[ImageMaps]) -> str:
@@ -192,3 +194,42 @@ def _csv(image_maps: Sequence[ImageMaps]) -> str:
         numbers = [f"{maps.mean_entropy:.5f}", f"{maps.mean_mutual_information:.5f}", accuracy]
         writer.writerow([str(maps.path), *numbers, f"labels/{maps.labels.name}", f"entropy/{maps.entropy.name}"])
     return target.getvalue()
+
+
+def mapped_image(maps: ImageMaps, settings: MapSettings, truth: Path | None) -> MappedImage:
+    """Return an image and its maps for the page, scaled down.
+
+    Args:
+        maps: The maps of the image.
+        settings: The settings, for the label of pixels without a class.
+        truth: The folder with true class numbers, or None.
+    """
+    image = pillow()
+    photo = image.fromarray(read_image(maps.path))
+    scale = min(1.0, LONGEST / max(photo.size))
+    size = max(1, round(photo.width * scale)), max(1, round(photo.height * scale))
+    with image.open(maps.labels, formats=["PNG"]) as opened, image.open(maps.entropy, formats=["PNG"]) as entropy:
+        labels = opened.convert("RGB").resize(size, image.Resampling.NEAREST)
+        grey = image.fromarray((np.asarray(entropy).astype(np.uint32) // 257).astype(np.uint8))
+        wrong = "" if truth is None else _png_data(_wrong(opened, maps, settings, truth, size))
+    target = io.BytesIO()
+    photo.resize(size, image.Resampling.LANCZOS).save(target, format="JPEG", quality=82)
+    parts = _data("jpeg", target.getvalue()), _png_data(labels), _png_data(grey.resize(size, image.Resampling.NEAREST))
+    return MappedImage(maps.path.name, *parts, wrong, size, maps.mean_entropy, maps.accuracy)
+
+
+def _wrong(opened: Any, maps: ImageMaps, settings: MapSettings, truth: Path, size: tuple[int, int]) -> Any:
+    """Return an image of the pixels that have a true class and are predicted wrongly."""
+    true = read_labels(next(path for path in sorted(truth.iterdir()) if path.stem == maps.labels.stem))
+    predicted = np.asarray(opened).astype(np.int64)
+    labelled = labelled_pixels(true, maps.classes, settings.ignore)
+    picture = pillow().fromarray(np.where(labelled & (true != predicted), 255, 0).astype(np.uint8))
+    return picture.resize(size, pillow().Resampling.NEAREST)
+
+
+def _data(kind: str, content: bytes) -> str:
+    return f"data:image/{kind};base64,{base64.b64encode(content).decode()}"
+
+
+def _png_data(picture: Any) -> str:
+    return _data("png", png(picture))

@@ -96,20 +96,20 @@ def _load(network: nn.Module, path: Path) -> None:
 
 def _torch_file(path: Path) -> dict[str, Tensor]:
     try:
-        found = torch.load(path, map_location="cpu", weights_only=True)
+        content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         why = (str(error).strip().splitlines() or [type(error).__name__])[0]
         raise FileFormatError(
             f"--weights: {path} cannot be read as tensors only ({why}). Save the state_dict() as safetensors."
         ) from error
     for name in _ENTRIES:
-        if isinstance(found, dict) and isinstance(found.get(name), dict):
-            found = found[name]
-    if not isinstance(found, dict) or not all(
-        isinstance(name, str) and isinstance(value, Tensor) for name, value in found.items()
+        if isinstance(content, dict) and isinstance(content.get(name), dict):
+            content = content[name]
+    if not isinstance(content, dict) or not all(
+        isinstance(name, str) and isinstance(value, Tensor) for name, value in content.items()
     ):
         raise FileFormatError(f"--weights: {path} is not a dict of tensors. Save the network's state_dict().")
-    return found
+    return content
 
 
 def _number_type(tensor: Tensor) -> str:

@@ -77,11 +77,11 @@ class MapSettings:
 
     def class_colours(self, count: int) -> list[tuple[int, int, int]]:
         """Return colours for `count` classes: first those of the settings, then other distinct colours."""
-        found = [*self.colours[:count], *(_from_hex(colour) for colour in CLASS_COLOURS[len(self.colours) : count])]
-        for k in range(len(found), count):
+        colours = [*self.colours[:count], *(_from_hex(colour) for colour in CLASS_COLOURS[len(self.colours) : count])]
+        for k in range(len(colours), count):
             made = colorsys.hsv_to_rgb((0.62 * k) % 1, 0.55 + 0.35 * (k % 2), 0.95 - 0.2 * (k % 3))
-            found.append((round(255 * made[0]), round(255 * made[1]), round(255 * made[2])))
-        return found
+            colours.append((round(255 * made[0]), round(255 * made[1]), round(255 * made[2])))
+        return colours
 
 
 def _as_tuples(value: Any) -> Any:

@@ -48,7 +48,7 @@ class ImageMaps:
         classes: The number of classes of the network.
         counts: The number of pixels at each level of entropy, (LEVELS,).
         right: The number of correctly predicted pixels at each level; None without true classes.
-        known: The number of pixels with a true class at each level; None without true classes.
+        labelled: The number of pixels with a true class at each level; None without true classes.
     """
 
     path: Path
@@ -59,18 +59,20 @@ class ImageMaps:
     classes: int
     counts: NDArray[np.int64]
     right: NDArray[np.int64] | None = None
-    known: NDArray[np.int64] | None = None
+    labelled: NDArray[np.int64] | None = None
 
     @classmethod
     def from_numbers(cls, path: Path, labels: Path, entropy: Path, numbers: dict[str, Any]) -> ImageMaps:
         """Return the maps of an image from its files and its numbers, which are JSON values."""
         arrays = {name: np.array(value, np.int64) for name, value in numbers.items() if isinstance(value, list)}
-        return cls(path, labels, entropy, **{**numbers, **arrays})
+        values = {**numbers, **arrays}
+        return cls(path, labels, entropy, labelled=values.pop("known"), **values)
 
     @property
     def accuracy(self) -> float | None:
         """The share of correctly predicted pixels; None without true classes."""
-        return None if self.right is None or self.known is None else float(self.right.sum() / max(1, self.known.sum()))
+        right, labelled = self.right, self.labelled
+        return None if right is None or labelled is None else float(right.sum() / max(1, labelled.sum()))
 
 
 def digest_of_files(paths: Sequence[Path], folder: Path) -> str:

@@ -9,11 +9,11 @@ from . import style as style
 from .calibration import (
     CHANCE as CHANCE,
     CalibrationPlot as CalibrationPlot,
+    CoveragePlot as CoveragePlot,
     PITHistogram as PITHistogram,
     binomial_band as binomial_band,
 )
 from .classification import EntropyPlot as EntropyPlot, ReliabilityDiagram as ReliabilityDiagram
-from .coverage import CoveragePlot as CoveragePlot
 from .drift_layers import DriftLayers as DriftLayers
 from .retention import RetentionPlot as RetentionPlot
 from .saving import figure_svg as figure_svg, save_figure as save_figure

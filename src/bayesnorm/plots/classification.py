@@ -30,8 +30,7 @@ class ReliabilityDiagram:
         confidence: Mean probability of the predicted class.
         accuracy: Share of the bin's points whose predicted class is correct.
         count: Number of points in the bin.
-        lower: Lower end of the 95 % range of accuracy by chance, if confidence is calibrated, for every bin.
-        upper: Upper end of this range.
+        lower, upper: Ends of the 95 % range of accuracy by chance, if confidence is calibrated, for every bin.
         ece: Expected calibration error.
         title: The title.
     """

@@ -7,13 +7,6 @@ write_report(MapsReport(...), "maps.html")
 Each page is one file, without links to other files.
 """
 
-from . import drift_page as drift_page
-from .advice import (
-    advice as advice,
-    leak_words as leak_words,
-    more_rows_words as more_rows_words,
-    verdicts as verdicts,
-)
 from .classification import ClassificationScores as ClassificationScores, ClassificationTest as ClassificationTest
 from .contents import (
     Choice as Choice,
@@ -27,14 +20,21 @@ from .contents import (
     UncertaintyReasons as UncertaintyReasons,
     cpu_name as cpu_name,
 )
-from .drift_page import DriftReport as DriftReport
-from .learning_curve import LearningCurve as LearningCurve
-from .maps_page import MappedImage as MappedImage, MapsReport as MapsReport
+from .other_pages import (
+    DriftReport as DriftReport,
+    MappedImage as MappedImage,
+    MapsReport as MapsReport,
+    drift_summary as drift_summary,
+    moved_words as moved_words,
+    reason_words as reason_words,
+)
 from .page import (
     WITHOUT_PAGE as WITHOUT_PAGE,
     can_write_pages as can_write_pages,
     render as render,
+    verdicts as verdicts,
     write_report as write_report,
 )
+from .page_plots import LearningCurve as LearningCurve
 from .regression import RegressionScores as RegressionScores, RegressionTest as RegressionTest
-from .verdict import Verdict as Verdict
+from .verdict import Verdict as Verdict, advice as advice, leak_words as leak_words, more_rows_words as more_rows_words

@@ -21,6 +21,9 @@ MOST_CLASSES = 12
 # Length of that list.
 MOST_PAIRS = 15
 
+# Number of times that labels are sampled from the probabilities of the model, to compute the ECE by chance.
+REPEATS = 100
+
 
 @dataclass(frozen=True)
 class ClassificationScores:
@@ -134,9 +137,25 @@ class ClassificationTest(HeldOutArrays):
         """The uncertainty by which rows are ranked: the predictive entropy."""
         return self.entropy
 
+    def rows_by_class(self) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the number of rows of every class, and how many of them are right."""
+        classes = len(self.classes)
+        return np.bincount(self.y, minlength=classes), np.bincount(self.y[self.right], minlength=classes)
+
+    def never_found(self) -> dict[str, int]:
+        """Return the classes of which no row is predicted correctly, the most frequent first, and their rows."""
+        rows, right = self.rows_by_class()
+        return {self.classes[at]: int(rows[at]) for at in np.argsort(-rows) if rows[at] and not right[at]}
+
     def predictive(self) -> ClassificationPredictive:
         """Return the probabilities as a predictive with one sample."""
         return one_sample(self.probs)
+
+    def ece_by_chance(self) -> float:
+        """Return the mean ECE of the model if labels were sampled from its probabilities."""
+        generator, predictive, edges = np.random.default_rng(0), self.predictive(), self.probs.cumsum(1)
+        samples = generator.random((REPEATS, len(self), 1)) * edges[None, :, -1:]
+        return float(np.mean([float(ece(predictive, torch.from_numpy((sample > edges).sum(1)))) for sample in samples]))
 
     def scores(self) -> dict[str, ClassificationScores]:
         """Return scores of the "model", and of the "class_shares" in training used as probabilities for every row."""

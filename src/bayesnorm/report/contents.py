@@ -14,7 +14,7 @@ from typing import Literal, Self
 
 from ..errors import InputError
 from .classification import ClassificationTest
-from .learning_curve import LearningCurve
+from .page_plots import LearningCurve
 from .regression import RegressionTest
 
 Value = float | int | str

@@ -6,12 +6,12 @@
   const headers = Array.from(table.tHead.rows[0].cells);
   const search = document.getElementById("search");
   const onlyUnlike = document.getElementById("only-unlike");
-  const found = document.getElementById("found");
+  const count = document.getElementById("count");
   const unlikeAt = headers.findIndex((header) => header.hasAttribute("data-flag"));
 
   function value(row, column) {
-    const own = Array.from(row.cells[column].childNodes).find((node) => node.nodeType === Node.TEXT_NODE);
-    const text = own ? own.data.trim() : "";
+    const node = Array.from(row.cells[column].childNodes).find((child) => child.nodeType === Node.TEXT_NODE);
+    const text = node ? node.data.trim() : "";
     const plain = text.replace(/\u2212/g, "-").replace(/,/g, "").replace(/[ \u00a0]%$/, "");
     const number = plain === "" ? NaN : Number(plain);
     return Number.isNaN(number) ? text : number;
@@ -42,12 +42,12 @@
     let shown = 0;
     rows.forEach((row) => {
       const text = row.textContent.toLowerCase();
-      const kept = words.every((word) => text.includes(word)) &&
+      const matches = words.every((word) => text.includes(word)) &&
         !(onlyUnlike && onlyUnlike.checked && row.cells[unlikeAt].textContent === "");
-      row.hidden = !kept;
-      shown += kept;
+      row.hidden = !matches;
+      shown += matches;
     });
-    found.textContent = shown === rows.length ? "" : shown + " of " + rows.length + " rows";
+    count.textContent = shown === rows.length ? "" : shown + " of " + rows.length + " rows";
   }
 
   headers.forEach((header, column) => {

@@ -10,16 +10,14 @@ import hashlib
 import importlib.util
 import os
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 import numpy as np
-import torch
 
 from ..errors import MissingExtraError
-from ..metrics import ece
 from ..words import (
     format_column,
     format_count,
@@ -32,25 +30,31 @@ from ..words import (
     truncate,
 )
 from ..writing import write_bytes
-from .advice import advice, leak_words, more_rows_words, verdicts
 from .classification import ClassificationScores, ClassificationTest, Confusions
 from .contents import Column, Report
-from .drift_page import DriftReport, drift_context
-from .learning_curve import TIMES, LearningCurve
-from .maps_page import MapsReport, maps_context
+from .honesty import honesty
+from .other_pages import DriftReport, MapsReport, drift_context, maps_context
+from .page_plots import TIMES, LearningCurve
 from .pictures import PagePicture, colour_variables, page_picture, pictures
 from .regression import Array, RegressionScores, RegressionTest
+from .skill import prediction, usefulness
 from .uncertain_rows import UncertainRows, reason_pictures, unusual_words
-from .verdict import SYMBOLS
+from .verdict import (
+    SYMBOLS,
+    Verdict,
+    advice,
+    honesty_step,
+    leak_words,
+    more_rows_words,
+    prediction_step,
+    usefulness_step,
+)
 
 # Categories that the list of columns names at most, and characters of a category.
 MOST_CATEGORIES, LONGEST_CATEGORY = 6, 30
 
 # Most columns in that list.
 MOST_COLUMNS = 200
-
-# Number of times that labels are sampled from the probabilities of the model, to compute the ECE by chance.
-REPEATS = 100
 
 # Printed in place of a page's name if these packages are missing.
 WITHOUT_PAGE = "not written (pip install jinja2 matplotlib)"
@@ -159,6 +163,13 @@ def _context(report: Report) -> dict[str, Any]:
     }
 
 
+def verdicts(report: Report) -> tuple[Verdict, ...]:
+    """Return the verdicts: whether it predicts well, whether its uncertainty is honest, and whether it is useful."""
+    steps = ((prediction, prediction_step), (honesty, honesty_step), (usefulness, usefulness_step))
+    answers = [(judge(report.test), step) for judge, step in steps]
+    return tuple(replace(verdict, next_step=verdict.next_step or step(verdict, report)) for verdict, step in answers)
+
+
 def _summary(column: Column) -> str:
     """Describe the values of a column."""
     if column.kind == "category":
@@ -216,8 +227,7 @@ def _part(part: Array, whole: Array) -> str:
     return format_percent(float(part.mean()) / float(whole.mean()) if whole.mean() > 0 else 0.0)
 
 
-@dataclass(frozen=True)
-class ScoreTable:
+class ScoreTable(NamedTuple):
     """The table of scores, as texts.
 
     Args:
@@ -227,31 +237,27 @@ class ScoreTable:
     """
 
     names: tuple[str, ...]
-    rows: tuple[tuple[str, str, tuple[str, ...]], ...]
+    rows: tuple[tuple[str, str, Sequence[str]], ...]
     note: str
 
 
 def _regression_table(test: RegressionTest) -> ScoreTable:
-    scores = list(test.scores().values())
-    level = format_percent(test.level)
+    scores, level = list(test.scores().values()), format_percent(test.level)
+    both = "error that counts prediction and error bar together, in the units of the target; lower is better"
+    skill = "0 % is one constant error bar, 100 % the ideal error bar for every row; higher is better"
     r2 = ["–" if score.r2 != score.r2 else format_decimals(score.r2, 3) for score in scores]
     shares = [score.normalised_crps for score in scores]
     percents = ["–" if share is None else f"{format_decimals(share, 1)} %" for share in shares]
     coverage = [format_percent(score.coverage, 1) for score in scores]
-    skill = "0 % is one constant error bar, 100 % the ideal error bar for every row; higher is better"
     return ScoreTable(
         ("This model", "Constant error bar", "Average"),
         (
             ("RMSE", "typical error, in the units of the target; lower is better", _texts(scores, "rmse")),
-            ("R²", "share of the variation explained; 1 is best", tuple(r2)),
-            (
-                "CRPS",
-                "error that counts prediction and error bar together, in the units of the target; lower is better",
-                _texts(scores, "crps"),
-            ),
-            ("Uncertainty skill", skill, tuple(percents)),
+            ("R²", "share of the variation explained; 1 is best", r2),
+            ("CRPS", both, _texts(scores, "crps")),
+            ("Uncertainty skill", skill, percents),
             ("PLL", "predictive log likelihood per row, in nats; higher is better", _texts(scores, "pll")),
-            (f"{level} coverage", f"share of targets inside their intervals; {level} is ideal", tuple(coverage)),
+            (f"{level} coverage", f"share of targets inside their intervals; {level} is ideal", coverage),
         ),
         "Constant error bar: the same predictions, with one error bar for all rows, chosen on validation rows. "
         "Average: the average of the training rows as the answer for every row, with their standard deviation as error "
@@ -264,12 +270,12 @@ def _classification_table(test: ClassificationTest) -> ScoreTable:
     right = [format_percent(score.accuracy, 1) for score in scores]
     gap = (
         "expected calibration error: mean gap between confidence and accuracy, 0 to 1; lower is better. "
-        f"Honest probabilities would score about {format_number(ece_by_chance(test), 2)} here by chance"
+        f"Honest probabilities would score about {format_number(test.ece_by_chance(), 2)} here by chance"
     )
     return ScoreTable(
         ("This model", "Class frequencies"),
         (
-            ("Accuracy", "share of rows that are right; higher is better", tuple(right)),
+            ("Accuracy", "share of rows that are right; higher is better", right),
             ("NLL", "negative log likelihood of the true class, in nats; lower is better", _texts(scores, "nll")),
             ("Brier", "squared error of the probabilities, 0 to 2; lower is better", _texts(scores, "brier")),
             ("ECE", gap, _texts(scores, "ece")),
@@ -278,16 +284,7 @@ def _classification_table(test: ClassificationTest) -> ScoreTable:
     )
 
 
-def _texts(scores: Sequence[RegressionScores | ClassificationScores], name: str) -> tuple[str, ...]:
+def _texts(scores: Sequence[RegressionScores | ClassificationScores], name: str) -> list[str]:
     """Write one score of all columns, with the decimals that the model needs."""
     values = [getattr(score, name) for score in scores]
-    return tuple(format_column(values, like=values[:1]))
-
-
-def ece_by_chance(test: ClassificationTest) -> float:
-    """Return the mean ECE of the model if labels were sampled from its probabilities."""
-    generator = np.random.default_rng(0)
-    predictive = test.predictive()
-    edges = test.probs.cumsum(1)
-    samples = generator.random((REPEATS, len(test), 1)) * edges[None, :, -1:]
-    return float(np.mean([float(ece(predictive, torch.from_numpy((sample > edges).sum(1)))) for sample in samples]))
+    return format_column(values, like=values[:1])

@@ -8,32 +8,21 @@ from __future__ import annotations
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol, Self
+from typing import Literal, Protocol
 from xml.sax.saxutils import quoteattr
 
 import numpy as np
 
-from ..plots import (
-    CalibrationPlot,
-    EntropyPlot,
-    Plot,
-    RetentionPlot,
-    UncertaintyErrorPlot,
-    figure_svg,
-    spread_out,
-    style,
-)
+from ..plots import CalibrationPlot, EntropyPlot, Plot, RetentionPlot, UncertaintyErrorPlot, figure_svg, style
 from ..words import format_decimals, format_percent
 from .classification import ClassificationTest, one_sample
 from .honesty import group_words, row_groups
-from .regression import Array, RegressionTest
+from .page_plots import MOST_POINTS, PredictedTruePlot, ResidualPlot
+from .regression import RegressionTest
 from .verdict import LITTLE
 
 # Width and height in inches: small enough that words stay legible on a phone.
 SIZE = (4.7, 3.9)
-
-# Most points and intervals in a picture of predictions.
-MOST_POINTS, MOST_INTERVALS = 600, 150
 
 # Names of what rows are ranked by.
 BY_STD, BY_ENTROPY = "error bar", "entropy"
@@ -225,75 +214,3 @@ def _light_to_dark() -> dict[str, str]:
     pairs = [(getattr(light, name), getattr(dark, name)) for name in names]
     pairs += list(zip(light.series, dark.series, strict=True))
     return {one.lower(): other.lower() for one, other in reversed(pairs)}
-
-
-@dataclass(frozen=True)
-class PredictedRows:
-    """Targets and predictions of test rows, (points,), evenly spaced in the order of the predictions.
-
-    Args:
-        mean, lower, upper: Means and intervals of the predictives.
-        y: The targets.
-    """
-
-    mean: Array
-    lower: Array
-    upper: Array
-    y: Array
-
-    @classmethod
-    def from_test(cls, test: RegressionTest) -> Self:
-        """Select some of the test rows."""
-        order = np.argsort(test.mean, kind="stable")[spread_out(len(test), MOST_POINTS)]
-        return cls(test.mean[order], test.lower[order], test.upper[order], test.y[order])
-
-    def draw_points(self, ax: style.Axes, height: Array) -> None:
-        """Draw points, and crosses for targets outside their intervals."""
-        now = style.current()
-        inside = (self.lower <= self.y) & (self.y <= self.upper)
-        marks: dict[str, Any] = {"ms": 4, "mew": 0, "alpha": 0.75, "color": now.model, "label": "inside its interval"}
-        ax.plot(self.mean[inside], height[inside], "o", **marks)
-        ax.plot(self.mean[~inside], height[~inside], "x", ms=5, mew=1.4, color=now.rival, label="outside")
-
-
-class PredictedTruePlot(PredictedRows):
-    """Targets against predictions."""
-
-    title = "Predictions should lie on the diagonal"
-
-    def draw(self, ax: style.Axes | None = None) -> style.Axes:
-        """Draw into `ax` or a new figure: a point for every row, with its interval as a horizontal line."""
-        now = style.current()
-        ax = style.axes(ax, style.SQUARE)
-        ends = [min(self.y.min(), self.mean.min()), max(self.y.max(), self.mean.max())]
-        some = spread_out(len(self.y), MOST_INTERVALS)
-        # One broken line for all intervals keeps the file small. Infinite intervals run to the edge of the picture.
-        values = np.concatenate([ends, self.lower[np.isfinite(self.lower)], self.upper[np.isfinite(self.upper)]])
-        margin = 0.05 * (values.max() - values.min())
-        edges = values.min() - margin, values.max() + margin
-        lower, upper = (np.clip(end[some], *edges) for end in (self.lower, self.upper))
-        across = np.stack([lower, upper, np.full(len(some), np.nan)], axis=1).ravel()
-        ax.plot(across, np.repeat(self.y[some], 3), color=now.backdrop, linewidth=0.8, alpha=0.6, label="interval")
-        ax.plot(ends, ends, color=now.ink, linewidth=1.0, linestyle="--", label="perfect")
-        self.draw_points(ax, self.y)
-        if margin > 0:
-            ax.set_xlim(*edges)
-        ax.set(xlabel="predicted", ylabel="true")
-        style.legend(ax, loc="upper left")
-        return ax
-
-
-class ResidualPlot(PredictedRows):
-    """Errors against predictions."""
-
-    title = "The errors should have no pattern"
-
-    def draw(self, ax: style.Axes | None = None) -> style.Axes:
-        """Draw into `ax`, or into a new figure."""
-        ax, error = style.axes(ax, style.SQUARE), self.y - self.mean
-        ax.axhline(0.0, color=style.current().ink, linewidth=1.0, linestyle="--")
-        self.draw_points(ax, error)
-        reach = 1.05 * float(np.abs(error).max()) or 1.0
-        ax.set(xlabel="predicted", ylabel="true minus predicted", ylim=(-reach, reach))
-        style.legend(ax, loc="best")
-        return ax

@@ -114,7 +114,7 @@ def _classes(test: ClassificationTest) -> Verdict:
             "unclear": gain.headline,
             "none": f"{gain.headline} {shares}",
         }[gain.size]
-    missed = never_found(test)
+    missed = test.never_found()
     if missed:
         named = join_list([f"“{name}” (0 of {rows:,})" for name, rows in [*missed.items()][:MOST_NAMED]])
         others = len(missed) - MOST_NAMED
@@ -145,25 +145,13 @@ def _brier_gain(test: ClassificationTest) -> float:
     return 1 - float(model.mean() / guess.mean()) if clear else 0.0
 
 
-def never_found(test: ClassificationTest) -> dict[str, int]:
-    """Return the classes of which no held-out row is predicted correctly, the most frequent first, and their rows."""
-    rows, right = _rows_by_class(test)
-    return {test.classes[at]: int(rows[at]) for at in np.argsort(-rows) if rows[at] and not right[at]}
-
-
 def _rare_words(test: ClassificationTest) -> str:
     """Say how many rows of rare classes it finds; those that it never finds are named elsewhere."""
-    rows, right = _rows_by_class(test)
+    rows, right = test.rows_by_class()
     rare = np.flatnonzero((test.class_shares < min(RARE, 0.5 / len(test.classes))) & (right > 0))
     order = sorted(rare, key=lambda at: right[at] / rows[at])[:MOST_NAMED]
     parts = [f"{right[at]:,} of {format_count(int(rows[at]), 'row')} of “{test.classes[at]}”" for at in order]
     return f" It finds {join_list(parts)}, which {'is' if len(parts) == 1 else 'are'} rare." if parts else ""
-
-
-def _rows_by_class(test: ClassificationTest) -> tuple[np.ndarray, np.ndarray]:
-    """Return the number of held-out rows of every class, and how many of them are right."""
-    classes = len(test.classes)
-    return np.bincount(test.y, minlength=classes), np.bincount(test.y[test.right], minlength=classes)
 
 
 def usefulness(test: RegressionTest | ClassificationTest) -> Verdict:

@@ -6,10 +6,10 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
-from ..plots import style
 from ..words import format_column, format_count, format_day, format_decimals, format_number, format_percent, truncate
 from .classification import ClassificationTest
 from .contents import Column, Report, RowReasons, UncertaintyReasons
+from .page_plots import Bars
 from .pictures import PagePicture, page_picture
 from .regression import Array, RegressionTest
 
@@ -197,50 +197,6 @@ def unusual_words(test: RegressionTest | ClassificationTest) -> str:
         here, others = (format_percent(float(test.right[which].mean())) for which in (test.unusual, ~test.unusual))
         compared = f"{here} of them are right; of the other rows, {others} are."
     return f"{format_count(rows, 'held-out row')} {are} unusual compared with the training data. {compared}"
-
-
-@dataclass(frozen=True)
-class Bars:
-    """Named bars on both sides of 0.
-
-    Args:
-        title: Title, which states the result.
-        names: Labels of the bars, from the top.
-        shares: Lengths of the bars.
-        axis: Label of the axis.
-        usual: Whether the first bar is the typical row, which gets a muted colour.
-    """
-
-    title: str
-    names: tuple[str, ...]
-    shares: tuple[float, ...]
-    axis: str
-    usual: bool = False
-
-    def draw(self, ax: style.Axes | None = None) -> style.Axes:
-        """Draw into `ax` or a new figure."""
-        ax, now = style.axes(ax), style.current()
-        place = np.arange(len(self.names))[::-1]
-        colours = [now.rival if share >= 0 else now.model for share in self.shares]
-        if self.usual:
-            colours[0] = now.dots
-        ax.barh(place, self.shares, 0.7, color=colours)
-        ax.grid(visible=False)
-        ax.axvline(0, color=now.faint, linewidth=1)
-        for at, share in zip(place, self.shares, strict=True):
-            side = {"ha": "left" if share >= 0 else "right", "va": "center", "color": now.ink, "fontsize": "medium"}
-            style.annotate(ax, format_percent(round(share, 2) + 0.0), (share, at), (4 if share >= 0 else -4, 0), **side)
-        # Space for the numbers beside the longest bars.
-        low, high = min(0.0, *self.shares), max(0.0, *self.shares)
-        width = high - low or 1.0
-        ax.set_xlim(low - 0.28 * width * (low < 0), high + 0.2 * width)
-        ax.set_yticks(place, [style.escape(name) for name in self.names])
-        ax.tick_params(axis="y", length=0, labelsize="medium")
-        ax.set_xticks([])  # every bar has a number
-        ax.spines[["left", "bottom"]].set_visible(False)
-        ax.set_xlabel(self.axis)
-        style.headline(ax, style.escape(self.title))
-        return ax
 
 
 def reason_pictures(report: Report) -> tuple[PagePicture, ...]:

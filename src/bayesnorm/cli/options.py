@@ -1,4 +1,4 @@
-"""The options of `bayesnorm fit`, and how their texts on the command line are read."""
+"""The options of the commands, and how the texts of those of `bayesnorm fit` are read."""
 
 from __future__ import annotations
 
@@ -7,10 +7,46 @@ import math
 from collections.abc import Mapping
 from dataclasses import dataclass, fields
 from enum import StrEnum
-from typing import Any
+from pathlib import Path
+from typing import Annotated, Any
+
+from typer import Argument, Option
 
 from ..errors import quoted
 from .ending import UsageError
+
+
+def option(metavar: str, words: str, default: str | bool = True, *names: str, **limits: Any) -> Any:
+    """Describe an option with a value.
+
+    Args:
+        metavar: What the value is.
+        words: The help text.
+        default: How the help names the default; True shows the value.
+        names: The names of the option, unless its parameter names it.
+        limits: `min` and `max`.
+    """
+    return Option(*names, metavar=metavar or None, help=words, show_default=default, **limits)
+
+
+def flag(name: str, words: str) -> Any:
+    """Describe an option without a value."""
+    return Option(name, help=words)
+
+
+# The help text for a table.
+A_TABLE = (
+    "Table to read: a CSV, TSV, JSON lines, Excel or Parquet file, - for standard input, or sqlite:///FILE.db?TABLE."
+)
+NewRows = Annotated[str, Argument(help=f"{A_TABLE} It needs the columns used in training.")]
+RunFolder = Annotated[Path, Argument(help="Folder that `bayesnorm fit --out` created.")]
+Encoding = Annotated[str | None, option("NAME", "Encoding of text files, such as cp1252.", "detected")]
+MaxSize = Annotated[float, option("MIB", "Refuse larger files.", min=0)]
+Force = Annotated[bool, flag("--force", "Overwrite an existing file.")]
+SpreadsheetSafe = Annotated[
+    bool, flag("--spreadsheet-safe", "Put ' before text that a spreadsheet would run as a formula.")
+]
+AsJson = Annotated[bool, flag("--json", "Print the result as JSON.")]
 
 DATES = ("date", "day-first", "month-first")
 """The values of `--as` for columns of dates."""
@@ -19,37 +55,12 @@ KINDS = ("category", "number", "text", *DATES)
 """All values of `--as`."""
 
 
-class Task(StrEnum):
-    """The task: predict a number or a class."""
-
-    regression = "regression"
-    classification = "classification"
-
-
-class Holdout(StrEnum):
-    """Which rows are held out."""
-
-    random = "random"
-    last = "last"
-
-
-class Device(StrEnum):
-    """The device that trains the networks, named as for the estimators of `bayesnorm.tabular`."""
-
-    cpu = "cpu"
-    cuda = "cuda"
-    auto = "auto"
-
-
-class UncertaintyMethod(StrEnum):
-    """The name of a method, as in the estimators of `bayesnorm.tabular`."""
-
-    mcbn = "mcbn"
-    gaussian = "gaussian"
-    stochastic = "stochastic"
-    dropout = "dropout"
-    ensemble = "ensemble"
-
+# The task (predict a number or a class), which rows are held out, and as in the estimators of `bayesnorm.tabular` the
+# device that trains the networks and the method for the epistemic uncertainty.
+Task = StrEnum("Task", "regression classification")
+Holdout = StrEnum("Holdout", "random last")
+Device = StrEnum("Device", "cpu cuda auto")
+UncertaintyMethod = StrEnum("UncertaintyMethod", "mcbn gaussian stochastic dropout ensemble")
 
 # A description of each method for the report.
 METHOD_DESCRIPTIONS = {

@@ -1,4 +1,4 @@
-"""`bayesnorm predict`: write predictions and their uncertainty for the rows of a table."""
+"""`bayesnorm predict` and `bayesnorm drift`: predict new rows, and test them for drift from the training rows."""
 
 from __future__ import annotations
 
@@ -8,21 +8,14 @@ from collections import Counter
 from pathlib import Path
 from typing import Annotated, Any
 
-import typer
+from typer import Exit
 
 from ..words import format_count
-from .drift import drift_as_json
-from .ending import UsageError
+from ..writing import require_writable
+from .ending import DRIFTED, UsageError
 from .file_columns import read_as_in_training, require_columns
-from .output_files import (
-    STDOUT,
-    SpreadsheetSafe,
-    is_excel,
-    load_openpyxl,
-    prediction_file,
-    require_free,
-    require_not_input,
-)
+from .options import AsJson, Encoding, Force, MaxSize, NewRows, RunFolder, SpreadsheetSafe, flag, option
+from .output_files import STDOUT, is_excel, load_openpyxl, prediction_file, require_free, require_not_input
 from .predictions import (
     ALL_DIGITS,
     DIGITS,
@@ -34,10 +27,9 @@ from .predictions import (
     prediction_frame,
     round_predictions,
 )
-from .printing import note, show_json
-from .run_folder import MODEL, RunFolder, read_runs, unchanged
-from .table_source import Encoding, MaxSize, NewRows
-from .tables import open_table, pandas, read_chunks
+from .printing import note, show_json, show_pairs
+from .run_folder import DRIFT_PAGE, MODEL, json_value, read_runs, unchanged
+from .tables import MOST_MIB, open_table, pandas, read_chunks, read_table
 
 # Default of --max-size; files are read in parts.
 MOST_MIB_IN_PARTS = 65536
@@ -55,40 +47,37 @@ CHUNK = 2_000
 def predict(
     run: RunFolder,
     data: NewRows,
-    out: Annotated[
-        Path, typer.Option(metavar="FILE", help="CSV or .xlsx file to write, or - for standard output.")
-    ] = STDOUT,
+    out: Annotated[Path, option("FILE", "CSV or .xlsx file to write, or - for standard output.")] = STDOUT,
     with_inputs: Annotated[
-        bool, typer.Option("--with-inputs", help="Write all columns of the table after the predictions.")
+        bool, flag("--with-inputs", "Write all columns of the table after the predictions.")
     ] = False,
     ids: Annotated[
-        list[str] | None,
-        typer.Option("--id", metavar="COLUMN", help="Write this column before the predictions. Repeatable."),
+        list[str] | None, option("COLUMN", "Write this column before the predictions. Repeatable.", True, "--id")
     ] = None,
     level: Annotated[
-        float, typer.Option(metavar="P", help="Probability that the interval from lower to upper contains the target.")
+        float, option("P", "Probability that the interval from lower to upper contains the target.")
     ] = 0.9,
     digits: Annotated[
         int,
-        typer.Option(
+        option(
+            "N",
+            f"Round numbers to N significant digits of their standard deviation; {ALL_DIGITS} writes all digits.",
             min=1,
             max=ALL_DIGITS,
-            metavar="N",
-            help=f"Round numbers to N significant digits of their standard deviation; {ALL_DIGITS} writes all digits.",
         ),
     ] = DIGITS,
     max_size: MaxSize = MOST_MIB_IN_PARTS,
     explain: Annotated[
         bool,
-        typer.Option(
+        flag(
             "--explain",
-            help="Add the column `uncertainty_from`: which input columns cause the epistemic uncertainty. Much slower.",
+            "Add the column `uncertainty_from`: which input columns cause the epistemic uncertainty. Much slower.",
         ),
     ] = False,
     encoding: Encoding = None,
-    force: Annotated[bool, typer.Option("--force", help="Overwrite an existing file.")] = False,
+    force: Force = False,
     spreadsheet_safe: SpreadsheetSafe = False,
-    as_json: Annotated[bool, typer.Option("--json", help="Print a summary as JSON. Needs --out.")] = False,
+    as_json: Annotated[bool, flag("--json", "Print a summary as JSON. Needs --out.")] = False,
 ) -> None:
     """Predict every row of a table, with uncertainty.
 
@@ -178,20 +167,73 @@ def predict(
 
 def _unusual_line(unusual: int, rows: int, reasons: Counter[str]) -> str:
     """Return a line that says how many rows are unusual, and why."""
-    from ..report import drift_page
+    from ..report import reason_words
 
     are = "row is" if rows == 1 else "rows is" if unusual == 1 else "rows are"
-    return f"{unusual:,} of {rows:,} {are} unusual compared with the training rows: {drift_page.reason_words(reasons)}."
+    return f"{unusual:,} of {rows:,} {are} unusual compared with the training rows: {reason_words(reasons)}."
 
 
 def _drift_line(drift: Any, rows: int, command: str) -> str:
     """Return a line that says whether the rows as a whole have drifted."""
-    from ..report import drift_page
+    from ..report import moved_words
 
     which = "row" if rows == 1 else "rows" if drift.rows == rows else f"first {drift.rows:,} rows"
     if not drift.drifted:
         return f"No drift: the {which} as a whole {'is' if rows == 1 else 'are'} like the training rows."
     return (
         f"Drift: the {which} as a whole {'differs' if rows == 1 else 'differ'} from the training rows. Columns that "
-        f"changed: {drift_page.moved_words(drift).rstrip('.')}. Run `{command}` for details."
+        f"changed: {moved_words(drift).rstrip('.')}. Run `{command}` for details."
     )
+
+
+def drift(
+    run: RunFolder,
+    data: NewRows,
+    out: Annotated[Path | None, option("FILE", "HTML page to write.", "drift.html in the RUN folder")] = None,
+    fail_on_drift: Annotated[bool, flag("--fail-on-drift", "Exit with code 3 if the rows have drifted.")] = False,
+    max_size: MaxSize = MOST_MIB,
+    encoding: Encoding = None,
+    as_json: AsJson = False,
+) -> None:
+    """Test new rows for drift from the training rows: overall, column by column, and in the network.
+
+    The target column is not needed. The false-alarm rate is at most 5 %: if the
+    rows come from the training distribution, at most one test in 20 reports
+    drift.
+
+    \b
+    Examples:
+      bayesnorm drift run new.csv
+      bayesnorm drift run new.csv --fail-on-drift --json
+    """
+    folder, facts = read_runs(run)[0]  # runs of several targets have the same inputs
+    file = open_table(data, max_size, encoding)
+    kinds = {column["name"]: column["kind"] for column in facts["columns"]}
+    require_columns(file, list(kinds), "DATA")
+    page = run / DRIFT_PAGE if out is None else out
+    require_writable(page, "--out")
+    require_not_input(page, file.source.path)
+    from ..report import WITHOUT_PAGE, DriftReport, Provenance, can_write_pages, drift_summary, write_report
+    from ..tabular import load
+
+    model = load(unchanged(folder, facts, MODEL))
+    inputs = read_as_in_training(read_table(file, list(kinds)), file, facts)
+    result = model.drift(inputs)
+    reasons = count_reasons(model.uncertainty(inputs)["reason"]) if result.unusual else Counter[str]()
+    provenance = Provenance.now(shlex.join(["bayesnorm", "drift", str(run), data]))
+    has_page = can_write_pages()
+    if has_page:
+        write_report(DriftReport(file.source.name, str(facts.get("target")), result, provenance, reasons), page)
+    if as_json:
+        details = {"reason": dict(reasons), "found": json_value(result), "out": str(page) if has_page else None}
+        show_json({**drift_as_json(result), **details})
+    else:
+        show_pairs({**drift_summary(result, reasons), "page": str(page) if has_page else WITHOUT_PAGE})
+    if result.drifted and fail_on_drift:
+        note(f"The rows of {file.source} have drifted from the training rows (--fail-on-drift: exit code {DRIFTED}).")
+        raise Exit(DRIFTED)
+
+
+def drift_as_json(result: Any) -> dict[str, Any]:
+    """Return the result of a drift test as JSON values."""
+    return {"drifted": result.drifted, "p_value": result.p_value, "moved": [column.name for column in result.moved]}

@@ -1,20 +1,23 @@
 """The page about new rows: whether they differ from the training rows, in which columns, and where in the network.
 
-The terminal shows the same sentences.
+The terminal shows the same sentences. Below is the page of uncertainty maps, on which the reader moves a threshold and
+sees which pixels to check.
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
+from numpy.typing import NDArray
 
-from ..plots import DriftLayers, style
+from ..plots import DriftLayers
 from ..shift import LEVEL
-from ..words import capitalise, format_count, format_day, format_number, format_percent, truncate
+from ..words import capitalise, format_count, format_day, format_number, format_percent
 from .contents import Provenance
+from .page_plots import ColumnPlot, changed_most
 from .pictures import page_picture
 from .verdict import SYMBOLS, Grade
 
@@ -23,9 +26,6 @@ if TYPE_CHECKING:
 
 # Columns with a picture, and columns in the list, at most.
 MOST_PICTURES, MOST_COLUMNS = 12, 200
-
-# Categories in a picture, and characters of a name, at most.
-MOST_BARS, LONGEST = 10, 18
 
 # Columns and categories that one sentence names at most, and reasons why rows are unusual.
 MOST_NAMED, MOST_SHARES, MOST_REASONS = 5, 4, 3
@@ -38,6 +38,9 @@ TINY = 1e-4
 
 # Below this number of rows, only large changes can be shown.
 FEW_ROWS = 30
+
+# Largest share of pixels to check at the first position of the slider of maps.
+AT_FIRST = 0.1
 
 # The caption of the picture of layers.
 LAYERS = (
@@ -65,55 +68,6 @@ class DriftReport:
     reasons: Mapping[str, int] = field(default_factory=dict)
 
 
-@dataclass(frozen=True)
-class ColumnPlot:
-    """The values of a column in the training rows and in the new rows.
-
-    Args:
-        column: The comparison of the column.
-    """
-
-    column: ColumnDrift
-
-    @property
-    def title(self) -> str:
-        return self.column.name
-
-    def draw(self, ax: style.Axes | None = None) -> style.Axes:
-        """Draw into `ax` or a new figure."""
-        ax, now = style.axes(ax), style.current()
-        column = self.column
-        plain = style.escape(column.name[: 2 * LONGEST])
-        if column.shares:
-            most = _changed_most(column, MOST_BARS)
-            shown = [share for share in column.shares if share in most]
-            place = np.arange(len(shown))[::-1]
-            ax.barh(place + 0.2, [a for _, a, _ in shown], 0.4, color=now.model, label="training")
-            ax.barh(place - 0.2, [b for _, _, b in shown], 0.4, color=now.rival, label="new")
-            ax.set_yticks(place, [style.escape(truncate(name, LONGEST)) for name, _, _ in shown])
-            ax.set(xlabel="share of rows", ylabel=plain)
-            style.percent_axis(ax.xaxis)
-            ax.grid(visible=False, axis="y")
-        elif column.edges:
-            ax.stairs(column.training_shares, column.edges, fill=True, color=now.model, alpha=0.4, label="training")
-            ax.stairs(column.new_shares, column.edges, color=now.rival, linewidth=2, label="new")
-            ax.set(xlabel=plain, ylabel="share of rows")
-            style.percent_axis(ax.yaxis)
-            ax.set_ylim(bottom=0)
-            if column.kind == "date":
-                ends = [column.edges[0], column.edges[-1]]
-                ax.set_xticks(ends, [format_day(float(end)) for end in ends])
-        else:
-            ax.bar([0, 1], column.missing, color=[now.model, now.rival])
-            ax.set_xticks([0, 1], ["training", "new"])
-            ax.set(xlabel=plain, ylabel="share of missing values")
-            style.percent_axis(ax.yaxis)
-        style.headline(ax, style.escape(self.title))
-        if ax.get_legend_handles_labels()[0]:
-            style.legend(ax, loc="best")
-        return ax
-
-
 def drift_context(report: DriftReport) -> dict[str, Any]:
     """Return the values that the template uses, by name."""
     drift = report.drift
@@ -136,6 +90,17 @@ def drift_context(report: DriftReport) -> dict[str, Any]:
             for i, column in enumerate(drift.moved[:MOST_PICTURES])
         ],
         "layers": drift.network and page_picture("drift", DriftLayers.from_drift(drift.network), LAYERS),
+    }
+
+
+def drift_summary(drift: TableDrift, reasons: Mapping[str, int]) -> dict[str, str]:
+    """Return the lines that the terminal shows, by name; `reasons` say why single rows are unusual."""
+    return {
+        "rows": f"{headline(drift)} {chance_words(drift)}",
+        "changed columns": moved_words(drift),
+        **{f"  {column.name}": column_words(column) for column in drift.moved},
+        "network": network_words(drift),
+        "single rows": unusual_words(drift, reasons),
     }
 
 
@@ -173,7 +138,7 @@ def column_words(column: ColumnDrift) -> str:
     """Say how far a column changed, in its own units."""
     parts = []
     if column.shares:
-        clear = [share for share in _changed_most(column, MOST_SHARES) if abs(share[2] - share[1]) >= LEAST_CHANGE]
+        clear = [share for share in changed_most(column, MOST_SHARES) if abs(share[2] - share[1]) >= LEAST_CHANGE]
         parts = [f"{name}: {format_percent(a)} in training, {format_percent(b)} now" for name, a, b in clear]
         parts = parts or ["about the same shares as in training"]
     elif column.median is not None:
@@ -231,6 +196,92 @@ def reason_words(reasons: Mapping[str, int]) -> str:
     return "; ".join(f"{reason} ({number_of:,})" for reason, number_of in order[:MOST_REASONS]) + more
 
 
-def _changed_most(column: ColumnDrift, most: int) -> list[tuple[str, float, float]]:
-    """Return the categories whose shares changed most, with their shares in training and now."""
-    return sorted(column.shares, key=lambda share: -abs(share[2] - share[1]))[:most]
+@dataclass(frozen=True)
+class MappedImage:
+    """An image of the page. All pictures have one size and are data URIs.
+
+    Args:
+        name: Name of the image.
+        photo: The image.
+        labels: Its predicted classes in their colours.
+        uncertainty: Its entropy in grey; white is the largest possible entropy.
+        wrong: Wrong pixels in white; "" if the true classes are unknown.
+        size: Width and height of the pictures.
+        mean_entropy: Its mean entropy, as a share of the largest possible one.
+        accuracy: Share of right pixels; None if unknown.
+    """
+
+    name: str
+    photo: str
+    labels: str
+    uncertainty: str
+    wrong: str
+    size: tuple[int, int]
+    mean_entropy: float
+    accuracy: float | None = None
+
+
+@dataclass(frozen=True)
+class MapsReport:
+    """The contents of the page.
+
+    Args:
+        title: Title of the page.
+        images: The images that are shown, the most uncertain first.
+        all_images: Number of all images.
+        counts: Number of pixels of all images at each level of entropy.
+        right, labelled: Number of these pixels that are right, and that have a true class; None without true classes.
+        classes: Names and colours of the classes.
+        provenance: How the page was made.
+    """
+
+    title: str
+    images: Sequence[MappedImage]
+    all_images: int
+    counts: NDArray[np.int64]
+    right: NDArray[np.int64] | None
+    labelled: NDArray[np.int64] | None
+    classes: Sequence[tuple[str, tuple[int, int, int]]]
+    provenance: Provenance
+
+
+def maps_context(report: MapsReport) -> dict[str, Any]:
+    """Return the values that the template uses, by name."""
+    level = first_level(report.counts)
+    grade, headline = _verdict(report, level)
+    return {
+        "report": report,
+        "title": report.title,
+        "grade": grade,
+        "symbol": SYMBOLS[grade],
+        "headline": headline,
+        "levels": len(report.counts),
+        "level": level,
+        "counts": report.counts.tolist(),
+        "right": None if report.right is None else report.right.tolist(),
+        "labelled": None if report.labelled is None else report.labelled.tolist(),
+    }
+
+
+def first_level(counts: NDArray[np.int64]) -> int:
+    """Return the lowest level of entropy with at most a tenth of the pixels above it."""
+    above = counts.sum() - np.cumsum(counts)
+    return int(np.argmax(above <= AT_FIRST * counts.sum()))
+
+
+def _verdict(report: MapsReport, level: int) -> tuple[Grade, str]:
+    share = float(report.counts[level + 1 :].sum() / max(1, report.counts.sum()))
+    if report.right is None or report.labelled is None:
+        above = f"{format_percent(share)} of the pixels are above the first threshold."
+        return "fair", f"The true classes are unknown. {above}"
+    rest = report.right[: level + 1].sum() / max(1, report.labelled[: level + 1].sum())
+    whole = report.right.sum() / max(1, report.labelled.sum())
+    wrong = report.labelled.sum() - report.right.sum()
+    mistake_share = (report.labelled - report.right)[level + 1 :].sum() / max(1, wrong)
+    # Pixels chosen at random would contain the same share of the mistakes as of all pixels.
+    grade: Grade = "good" if mistake_share >= 3 * share else "fair" if mistake_share >= 1.5 * share else "poor"
+    return grade, (
+        f"{format_percent(whole)} of the pixels are right. If you check the most uncertain {format_percent(share)} of "
+        f"the pixels, you find {format_percent(mistake_share)} of the mistakes. Of the remaining pixels, "
+        f"{format_percent(rest)} are right."
+    )
