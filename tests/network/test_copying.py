@@ -8,7 +8,7 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import NetworkError
-from bayesnorm.network.copying import private_copy, tensors_of, unwrap
+from bayesnorm.network.copying import Original, private_copy, tensors_of, unwrap
 
 
 def net():
@@ -44,6 +44,19 @@ def test_a_network_that_cannot_be_copied():
     model.lock = threading.Lock()
     with pytest.raises(NetworkError, match=r"model: Sequential cannot be copied .*lock"):
         bn.MCBN(batch_size=4, states=2).fit(model, torch.randn(20, 3))
+
+
+def test_what_was_moved_replaced_or_added_outdates_copies():
+    for change in (
+        lambda model: model.double(),
+        lambda model: setattr(model[0], "weight", nn.Parameter(torch.ones(4, 3))),
+        lambda model: model[-1].register_buffer("late", torch.ones(1)),  # the last entry of all
+    ):
+        model = net()
+        original = Original(model)
+        assert not original.changed()
+        change(model)
+        assert original.changed()
 
 
 class Compiled(nn.Module):
