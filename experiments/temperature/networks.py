@@ -72,18 +72,26 @@ class Remembering:
         """Return the device of the network."""
         return self.images.device
 
+    def __getattr__(self, name: str) -> Any:
+        """Return what does not depend on inputs, such as the dtype."""
+        return getattr(self.executable, name)
+
     def input(self, rows: Any, name: str = "x") -> Any:
         """Return indices of images unchanged."""
         return rows
+
+    def labelled(self, rows: Any, y: Any, name: str = "x") -> tuple[Any, Any]:
+        """Return indices of images and their targets unchanged."""
+        return rows, y
 
     def point(self, rows: Tensor) -> Tensor:
         """Return the outputs of the deterministic network for these images."""
         return self._remembered("point", lambda x: self.executable.point(x)[None])[0, rows.to(self.device)]
 
-    def run(self, states: State, rows: Tensor, **options: Any) -> Tensor:
-        """Return the outputs under n states for these images."""
-        found = self._remembered(digest(states), lambda x: self.executable.run(states, x, **options))
-        return found[:, rows.to(self.device)]
+    def run(self, states: State | None, rows: Tensor, progress: Any = None, **options: Any) -> Tensor:
+        """Return the outputs under n states for these images; `progress` is not called."""
+        outputs = self._remembered(digest(states or {}), lambda x: self.executable.run(states, x, **options))
+        return outputs[:, rows.to(self.device)]
 
     def _remembered(self, key: str, run: Callable[[Tensor], Tensor]) -> Tensor:
         """Return outputs of all images, (samples, images, *out)."""

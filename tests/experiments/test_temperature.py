@@ -56,6 +56,7 @@ def images(split, rows=None):
     return random.integers(0, 256, (64, 32, 32, 3), np.uint8)[:rows], random.integers(0, 10, 64)[:rows]
 
 
+@pytest.mark.filterwarnings("ignore:.*look random:bayesnorm.BayesNormWarning")
 def test_from_the_command(experiments, monkeypatch, tmp_path):
     monkeypatch.setattr(measuring, "load_cifar10", images)
     monkeypatch.setattr(measuring, "load_svhn", lambda rows: images("test", rows))
