@@ -230,6 +230,17 @@ def test_networks_of_a_whole_graph_are_explained():
             method.fit(network, X, **options)
 
 
+def test_ensembles_of_networks_of_a_whole_graph_predict():
+    """They need no batches; a small block shows that nodes stay together."""
+    edges = torch.randint(ROWS, (2, 90))
+    networks = [WholeGraph().eval(), WholeGraph().eval()]
+    members = [bn.deterministic(net, bn.Gaussian(), forward_kwargs={"edge_index": edges}) for net in networks]
+    expected = torch.stack([net(X, edges) for net in networks])
+    for engine in (None, bn.MonteCarlo(2, block_bytes=99)):
+        found = bn.ensemble(members).predict(X, engine)
+        assert torch.allclose(found.loc.sort(0).values, expected.sort(0).values, atol=1e-6)
+
+
 @dataclasses.dataclass
 class Output:
     logits: torch.Tensor

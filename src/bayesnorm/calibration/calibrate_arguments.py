@@ -57,7 +57,7 @@ def validation_cases(posterior: Posterior, x: Any, y: Any, folds: Sequence[Case]
             raise BayesNormError(f"folds[{number}] must be (posterior, x, y), got {type(fold).__name__}.")
         if (effective_batch_size(fold[0]) is None) != (effective_batch_size(posterior) is None):
             raise BayesNormError(f"folds[{number}] has another kind of posterior than the one to calibrate.")
-        cases.append((fold[0], fold[0].executable.input(fold[1]), fold[2]))
+        cases.append((fold[0], *fold[0].executable.labelled(fold[1], fold[2], f"folds[{number}]")))
     if not cases:
         raise BayesNormError("folds is empty. Pass one (posterior, x, y) per fold.")
     return cases

@@ -96,7 +96,8 @@ class InputForm:
             return ""
         return (
             " A network that runs all nodes of a graph in one forward pass has no batches of nodes, so there are no "
-            "batch statistics to sample. Train and predict on batches of graphs or subgraphs, or use bn.ensemble."
+            "batch statistics to sample. Train and predict on batches of graphs or subgraphs, or use bn.ensemble, with "
+            "the edges in forward_kwargs=."
         )
 
     def placed(self, x: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:

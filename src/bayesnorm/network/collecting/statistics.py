@@ -266,7 +266,7 @@ def _require_separate_examples(
     raise NetworkError(
         f"model: it runs on all {len(source)} examples at once, but not on two of them. So it has one forward pass for "
         "all examples, like networks of a whole graph, and no batches whose statistics could be sampled. Train and "
-        "predict on batches of graphs or subgraphs, or use bn.ensemble."
+        "predict on batches of graphs or subgraphs, or use bn.ensemble, which needs no batches."
     )
 
 

@@ -360,9 +360,13 @@ class Executable:
         kind = kind_of({}, x)
         if kind not in self._independent_rows:
             choices = ([0, 0], [0, 1, -1])
-            alone, in_company = with_small_images(
-                lambda images: [call_network(self._network.reference, images[rows], "x") for rows in choices], x
-            )
+            try:
+                alone, in_company = with_small_images(
+                    lambda images: [call_network(self._network.reference, images[rows], "x") for rows in choices], x
+                )
+            except InputError:  # a network of a whole graph
+                self._independent_rows[kind] = False
+                return False
             scale = in_company.abs().max().clamp_min(1e-6)
             independent = bool(largest_difference(alone[:1], in_company[:1]) <= 1e-3 * scale)
             if not bool(torch.isfinite(scale)):  # such extreme examples say nothing about others

@@ -13,7 +13,7 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from ...errors import NetworkError
+from ...errors import InputError, NetworkError
 from ..calling import (
     LARGE_ROW,
     agree,
@@ -150,11 +150,22 @@ class Planner:
         return way
 
     def _try(self, kind: Kind, states: State, x: Tensor) -> _Trial:
-        """Run two examples, or a large one, by plain overrides, and record the sizes."""
-        network = self._network
-        few, state = x[: 1 if x[0].numel() > LARGE_ROW else 2], network.batchnorm.far(states)
-        with forward_errors_explained(few, "x", tuple(x.shape)), network.prefix.measuring(layers_of(states)):
-            outputs = network.reference(few, state)
+        """Run two examples, or a large one, by plain overrides, and record the sizes.
+
+        Networks of a whole graph fail on two of its nodes, so all examples are tried then.
+        """
+        network, failure = self._network, None
+        state = network.batchnorm.far(states)
+        for few in (x[: 1 if x[0].numel() > LARGE_ROW else 2], x):
+            try:
+                with forward_errors_explained(few, "x", tuple(x.shape)), network.prefix.measuring(layers_of(states)):
+                    outputs = network.reference(few, state)
+                break
+            except InputError as error:
+                failure = failure or error
+        else:
+            assert failure is not None
+            raise failure
         self._sizes[kind] = Sizes(
             bytes_per_row=max(1, network.prefix.largest_output * outputs.element_size() // len(few)),
             output_shape=tuple(outputs.shape[1:]),
