@@ -19,7 +19,7 @@ BUDGET = {
     "engines": 615,
     "likelihoods": 739,
     "maps": 525,
-    "methods": 632,
+    "methods": 639,
     "metrics": 665,
     "network": 4_252,
     "plots": 1_120,

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from torch import Tensor, nn
 
 from ..arguments import hold_plain_numbers, require_seed, require_whole
 from ..engines import OutputDirections
-from ..errors import BayesNormError, quoted
+from ..errors import BayesNormError, BayesNormWarning, quoted
 from ..likelihoods import Likelihood
 from ..network import (
     BatchStatistics,
@@ -103,6 +104,13 @@ class BatchNormMethod(ABC):
         batches = mini_batches(train_data, self.batch_size, self.states, seed, executable.form)
         layers = without_frozen(model, self.layers)
         example = check_layers(model, batches, layers)
+        if self.batch_size is None and any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
+            warnings.warn(
+                f"batch_size={batches.batch_size} is that of the DataLoader, but SyncBatchNorm normalises the batches "
+                "of all GPUs together. Pass batch_size=, the number of examples on all GPUs.",
+                BayesNormWarning,
+                stacklevel=2,
+            )
         likelihood = fitting_likelihood(executable, example, likelihood)
         collect = collect_statistics if self.from_batches else collect_moments
         with long_progress("fit") as tell:
