@@ -16,11 +16,12 @@ from ..errors import BayesNormError
 from ..likelihoods import ClassTargets
 from ..posterior import BatchNormPosterior, DeterministicPosterior, Posterior
 from ..predictive import P_co
+from ..progress import long_progress
 from ..words import ShortRepr
 from .calibrate import EVIDENCE, calibrate
 from .calibrate_arguments import require_noise
-from .held_out_scores import Score
-from .sampled_outputs import mean_score, require_scorable
+from .held_out_scores import Score, significantly_better
+from .sampled_outputs import SampledOutputs, require_scorable
 
 TIMED_ROWS, REPEATS = 64, 5
 
@@ -58,7 +59,7 @@ class LayerSuggestion(ShortRepr, Generic[P_co]):
         if self.best.layers:
             lines = [f"Sample the last {self.best.layers} batch-norm layers."]
         else:
-            lines = ["Use temperature scaling alone: no choice of layers scores better on the validation data."]
+            lines = ["Use temperature scaling alone: no choice of layers scores significantly better on this data."]
         lines.append(f"{'layers':>6} {'score':>9} {'cost (forward passes)':>22}")
         lines += [f"{option.layers:>6} {option.score:>9.4f} {option.cost:>22.2f}" for option in self.options]
         return "\n".join(lines)
@@ -80,6 +81,7 @@ def suggest_layers(
     Use it to make predictions faster: sampling only late layers is cheaper than sampling all. It compares the last 1,
     2, 4, ... and all layers of the posterior, each at the effective batch size with the best validation score. For a
     classifier, each option gets its best temperature, and temperature scaling alone is one of the options (layers=0).
+    It is the answer unless another option is better by more than two standard errors of the difference per example.
     Scores do not depend on the machine, but costs are measured on it. Returns a `LayerSuggestion` with the best
     posterior and all options.
 
@@ -106,27 +108,37 @@ def suggest_layers(
     x, y = posterior.executable.labelled(x, y)
     require_scorable([(posterior, x, y)], posterior.likelihood, score, require_seed(seed))
     options: list[LayerOption[P_co]] = []
+    rows: dict[int, Tensor] = {}  # by number of layers, the score of every example
+
+    def add(count: int, option: Posterior[P_co], cost: float, samples: int) -> None:
+        scored = SampledOutputs.sample([(option, x, y)], option.likelihood, score, samples, seed)
+        rows[count] = scored.by_row(option.likelihood)
+        options.append(LayerOption(count, option, float(scored.score(option.likelihood)), cost))
+
     if classes and fit_noise:
-        network = calibrate(DeterministicPosterior(posterior.executable, posterior.likelihood), x, y, score=score)
-        options.append(LayerOption(0, network, mean_score(network, x, y, score, 1, seed), 1.0))
+        network = DeterministicPosterior(posterior.executable, posterior.likelihood)
+        add(0, calibrate(network, x, y, score=score), 1.0, 1)
     layers = len(posterior.layers)
-    for count in [*(2**power for power in range(layers.bit_length()) if 2**power < layers), layers]:
-        candidate = posterior.at_layers(count)
-        cost = prediction_cost(candidate, x[:TIMED_ROWS], samples)
-        if count > 1 and cost > 2 * budget:
-            break  # more layers cost more
-        # As a fold, so that `calibrate` does not warn about sizes at the end of the range.
-        best = calibrate(
-            candidate,
-            folds=[(candidate, x, y)],
-            batch_size=True,
-            noise=fit_noise,
-            score=score,
-            samples=samples,
-            evidence=0 if fit_noise else EVIDENCE,
-            seed=seed,
-        )
-        options.append(LayerOption(count, best, mean_score(best, x, y, score, samples, seed), cost))
+    counts = [*(2**power for power in range(layers.bit_length()) if 2**power < layers), layers]
+    with long_progress("suggest_layers") as tell:
+        for number, count in enumerate(counts):
+            tell(number, len(counts))
+            candidate = posterior.at_layers(count)
+            cost = prediction_cost(candidate, x[:TIMED_ROWS], samples)
+            if count > 1 and cost > 2 * budget:
+                break  # more layers cost more
+            # As a fold, so that `calibrate` does not warn about sizes at the end of the range.
+            best = calibrate(
+                candidate,
+                folds=[(candidate, x, y)],
+                batch_size=True,
+                noise=fit_noise,
+                score=score,
+                samples=samples,
+                evidence=0 if fit_noise else EVIDENCE,
+                seed=seed,
+            )
+            add(count, best, cost, samples)
     within = [option for option in options if option.cost <= budget]
     if not any(option.layers for option in within):
         cheapest = min((option for option in options if option.layers), key=lambda option: option.cost)
@@ -134,7 +146,10 @@ def suggest_layers(
             f"No choice of layers costs at most {budget} times one forward pass with samples={samples}; the cheapest "
             f"costs {cheapest.cost:.2f} times. Use a larger budget or fewer samples."
         )
-    return LayerSuggestion(min(within, key=lambda option: option.score), tuple(options))
+    best_option = min(within, key=lambda option: option.score)
+    if 0 in rows and not significantly_better(rows[0], rows[best_option.layers], EVIDENCE):
+        best_option = options[0]
+    return LayerSuggestion(best_option, tuple(options))
 
 
 def prediction_cost(posterior: BatchNormPosterior, x: Tensor, samples: int) -> float:
