@@ -26,7 +26,7 @@ BUDGET = {
     "posterior": 1_766,
     "predictive": 848,
     "report": 1_930,
-    "calibration": 850,
+    "calibration": 860,
     "shift": 392,
     "tabular": 4_520,
     "theory": 511,
