@@ -132,7 +132,7 @@ def cross_validate(trial: Trial) -> Validated:
             choose_block=choose_block,
         )
     chosen = {}
-    for name, kept in history.kept.items():
+    for name, kept in history.selected.items():
         best = _best(kept.scores, kept.epochs, len(decays), len(trial.data.splits), preset.folds)
         members = torch.cat([_members(decay, split, trial) for split, (decay, _) in enumerate(best)])
         chosen[name] = Chosen(

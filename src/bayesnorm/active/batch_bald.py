@@ -120,8 +120,8 @@ class _Configurations:
         if len(possible) > most:
             places = (torch.arange(most) + torch.rand(1, generator=generator, dtype=torch.float64)) / most
             edges = share.cumsum(0)
-            drawn = torch.searchsorted(edges / edges[-1], places).clamp_max(len(edges) - 1)
-            unique, times = drawn.unique(return_counts=True)
+            sampled = torch.searchsorted(edges / edges[-1], places).clamp_max(len(edges) - 1)
+            unique, times = sampled.unique(return_counts=True)
             possible, share = possible[unique], times / times.sum().double()
         classes = log_probs.shape[1]
         joint = self.log_posterior[possible // classes] + log_probs.T[possible % classes]
@@ -164,7 +164,7 @@ class _Pool:
         entropy = torch.zeros(len(rows), dtype=probs.dtype, device=probs.device)
         # If one example under all configurations needs too much memory, the configurations are split.
         part = max(1, self.block_bytes // (len(rows) * classes * probs.element_size()))
-        for some, weight in zip(posterior.split(part), share.split(part), strict=True):
-            mixture = (some @ probs.reshape(samples, -1)).view(len(some), len(rows), classes)
+        for block, weight in zip(posterior.split(part), share.split(part), strict=True):
+            mixture = (block @ probs.reshape(samples, -1)).view(len(block), len(rows), classes)
             entropy += weight @ torch.special.entr(mixture).sum(2)
         return entropy.double().cpu() - self.expected_entropy[rows]

@@ -104,8 +104,8 @@ class _CandidateSamples:
                 covariance = a.mT @ (inner @ a) + torch.diag_embed(noise)
                 change = torch.linalg.solve(covariance, a.mT @ (goal @ a))
             else:  # the same by the matrix inversion lemma, with an (n, n) system
-                told = (a / noise[:, None]) @ a.mT
-                change = torch.linalg.solve(torch.eye(n).to(a) + told @ inner, told @ goal)
+                information = (a / noise[:, None]) @ a.mT
+                change = torch.linalg.solve(torch.eye(n).to(a) + information @ inner, information @ goal)
             reductions.append(change.diagonal(dim1=1, dim2=2).sum(1))
         return torch.cat(reductions).clamp_min(0)
 

@@ -258,7 +258,7 @@ class _Loop:
                 score = _number(self.evaluate(run.model))
             if math.isnan(score) and run.best is None:
                 raise BayesNormError(f"{self.score_name}: the score is NaN in epoch {epoch}. It must be a number.")
-            run.see(score)
+            run.record_score(score)
         run.step_schedule(scored=self.evaluate is not None)
         if self.on_epoch is not None:
             with self._evaluation():
@@ -275,7 +275,7 @@ class _Loop:
         for step, value in enumerate(values, 1):
             if not math.isfinite(value):
                 raise BayesNormError(
-                    f"The loss is {value} at step {step} of epoch {epoch}, {self.run.what_is_left()}. Try a smaller "
+                    f"The loss is {value} at step {step} of epoch {epoch}, {self.run.describe_left()}. Try a smaller "
                     "learning rate, standardised inputs and targets, or a loss without logarithms of zero."
                 )
         return math.fsum(values) / len(values)

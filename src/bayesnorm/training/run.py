@@ -26,7 +26,7 @@ class History:
     """The record of a training.
 
     Args:
-        epochs: Number of epochs of the network that was kept: all, or those up to the best score.
+        epochs: Number of epochs of the resulting network: all, or those up to the best score.
         losses: Mean of the objective (loss, penalties and weight decay) over the steps of each epoch.
         scores: (epoch, score) of every evaluation: the validation loss, or the result of `evaluate`.
         seconds: Training time, including that of interrupted runs.
@@ -145,7 +145,7 @@ class Run:
         elif history.scores and history.scores[-1][0] == history.stopped:
             self.schedule.step(history.scores[-1][1])
 
-    def see(self, score: float) -> None:
+    def record_score(self, score: float) -> None:
         """Record the score of the last epoch, and keep the network if it is at least as good as the best."""
         self.history.scores.append((self.history.stopped, score))
         if score <= self.best_score:
@@ -167,7 +167,7 @@ class Run:
             return self.history.stopped
         return max(epoch for epoch, score in self.history.scores if score == self.best_score)
 
-    def what_is_left(self) -> str:
+    def describe_left(self) -> str:
         """Return a clause that says which network a failed training leaves."""
         if self.best is None:
             return "so the network is no longer usable"
@@ -178,7 +178,7 @@ class Run:
         if not all(torch.stack([tensor.isfinite().all() for tensor in self.trained]).tolist()):
             raise BayesNormError(
                 f"The loss was finite until the end of epoch {self.history.stopped}, but the weights are not any more, "
-                f"{self.what_is_left()}. Use a smaller learning rate."
+                f"{self.describe_left()}. Use a smaller learning rate."
             )
 
     def state(self) -> dict[str, Any]:
@@ -213,15 +213,15 @@ class Run:
             restore_optimiser(self.optimiser, state["optimiser"])
             if self.schedule is not None:
                 self.schedule.load_state_dict(state["schedule"])
-            for generator, drawn in zip(self.generators, state["generators"], strict=True):
-                generator.set_state(drawn)
+            for generator, generator_state in zip(self.generators, state["generators"], strict=True):
+                generator.set_state(generator_state)
             random.setstate(state["python"])
             _set_numpy_state(state["numpy"])
         except _INCOMPLETE as error:
             if isinstance(error, BayesNormError) and not isinstance(error, FileFormatError):
                 raise
-            told = error if isinstance(error, FileFormatError) else repr(error)
-            raise FileFormatError(f"checkpoint does not contain a complete run ({told}). Delete the file.") from error
+            reason = error if isinstance(error, FileFormatError) else repr(error)
+            raise FileFormatError(f"checkpoint does not contain a complete run ({reason}). Delete the file.") from error
         self._put(tensors)
         self.history = history
 

@@ -50,12 +50,12 @@ def test_groups_are_judged_as_one_by_one(patience, limit):
         scores = torch.randint(6, (len(active),), generator=generator).double()
         stack.weights["3.bias"][active] = epoch
         trained[active] = epoch
-        judge.see(epoch, active, scores, stack, trained)
+        judge.record_scores(epoch, active, scores, stack, trained)
         loop.see(active.tolist(), scores.tolist(), trained.tolist())
         over = judge.over()
         assert over.tolist() == [loop.over(group) for group in range(4)]
-        assert judge.kept.epochs.tolist() == loop.epochs
-        at, seen = judge.kept.scores[-1]
+        assert judge.selected.epochs.tolist() == loop.epochs
+        at, seen = judge.selected.scores[-1]
         assert at == epoch
         torch.testing.assert_close(seen[active], scores)
         assert seen.isnan().sum() == len(groups) - len(active)
@@ -64,5 +64,5 @@ def test_groups_are_judged_as_one_by_one(patience, limit):
             active = active[~over[groups[active]]]
         if not len(active):
             break
-    assert judge.kept.stack.weights["3.bias"].flatten().tolist() == loop.epochs
+    assert judge.selected.stack.weights["3.bias"].flatten().tolist() == loop.epochs
     assert patience is None or bool(over.any())

@@ -73,7 +73,7 @@ def test_stopping_early_as_if_alone(family):
     networks, rows, held_out = task(family, torch.float64)
     options = {"epochs": 60, "evaluate_every": 2, "patience": 2, "learning_rate": 0.02}
     stack, history = together(networks, rows, validation=held_out, **options)
-    (kept,) = history.kept.values()
+    (kept,) = history.selected.values()
     for i, network in enumerate(networks):
         expected, told = alone(network, rows, i, validation=own(held_out, i), **options)
         assert int(history.stopped[i]) == told.stopped
@@ -109,9 +109,12 @@ def test_two_scores_stop_and_keep_on_their_own():
 
     stack, history = together(networks, rows, epochs=4, evaluate=evaluate, patience=1)
     assert seen == [2, 2, 2, 2]
-    assert {name: kept.epochs.tolist() for name, kept in history.kept.items()} == {"first": [2, 2], "second": [3, 3]}
+    assert {name: best.epochs.tolist() for name, best in history.selected.items()} == {
+        "first": [2, 2],
+        "second": [3, 3],
+    }
     assert history.epochs.tolist() == [2, 2]
-    for found, epochs in ((stack, 2), (history.kept["second"].stack, 3)):
+    for found, epochs in ((stack, 2), (history.selected["second"].stack, 3)):
         assert furthest(found.network(1), alone(networks[1], rows, 1, epochs=epochs)[0]) < 1e-5
 
 

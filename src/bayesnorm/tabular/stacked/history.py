@@ -33,21 +33,21 @@ class StackedHistory:
     Args:
         stopped: The last epoch that each network was trained, (E,).
         losses: Mean loss over an epoch's steps, without weight decay, (E, epochs); NaN after a network stopped.
-        kept: The networks that each score selected, by name of the score; empty without scores.
+        selected: The networks that each score selected, by name of the score; empty without scores.
         seconds: Training time.
         network_steps: Number of steps, summed over networks.
     """
 
     stopped: Tensor
     losses: Tensor
-    kept: dict[str, SelectedNetworks] = field(default_factory=dict)
+    selected: dict[str, SelectedNetworks] = field(default_factory=dict)
     seconds: float = 0.0
     network_steps: int = 0
 
     @property
     def epochs(self) -> Tensor:
         """Return the number of epochs of the selected networks: up to the first score's best epoch, or all."""
-        return next(iter(self.kept.values())).epochs if self.kept else self.stopped
+        return next(iter(self.selected.values())).epochs if self.selected else self.stopped
 
 
 class Judge:
@@ -61,7 +61,8 @@ class Judge:
 
     def __init__(self, stack: Stack, groups: Tensor, patience: int | None) -> None:
         self.groups, self.patience = groups, patience
-        self.kept = SelectedNetworks(stack.take(torch.arange(len(stack))), torch.zeros(len(stack), dtype=torch.long))
+        copies = stack.take(torch.arange(len(stack)))
+        self.selected = SelectedNetworks(copies, torch.zeros(len(stack), dtype=torch.long))
         count = int(groups.max()) + 1
         # A network that stops before its group counts with its latest score.
         self.latest = torch.full((len(stack),), math.nan, dtype=torch.float64)
@@ -70,7 +71,7 @@ class Judge:
         self.best = torch.full((count,), math.inf, dtype=torch.float64)
         self.waited = torch.zeros(count, dtype=torch.long)
 
-    def see(self, epoch: int, members: Tensor, scores: Tensor, stack: Stack, trained: Tensor) -> None:
+    def record_scores(self, epoch: int, members: Tensor, scores: Tensor, stack: Stack, trained: Tensor) -> None:
         """Record new scores, and keep all networks of the groups with a new best score.
 
         Args:
@@ -83,7 +84,7 @@ class Judge:
         scores = scores.detach().double().cpu()
         everyone = torch.full((len(self.groups),), math.nan, dtype=torch.float64)
         everyone[members] = scores
-        self.kept.scores.append((epoch, everyone))
+        self.selected.scores.append((epoch, everyone))
         self.latest[members] = scores
         seen = torch.zeros(len(self.best), dtype=torch.bool)
         seen[self.groups[members]] = True
@@ -94,8 +95,8 @@ class Judge:
         self.waited = torch.where(better, 0, self.waited + (running & ~better).long())
         if bool(better.any()):
             inside = better[self.groups].nonzero().flatten()
-            self.kept.stack.put(inside, stack.take(inside))
-            self.kept.epochs[inside] = trained[inside]
+            self.selected.stack.put(inside, stack.take(inside))
+            self.selected.epochs[inside] = trained[inside]
 
     def over(self) -> Tensor:
         """Return for every group whether it has stopped."""

@@ -54,9 +54,9 @@ class StackedRun:
         limits: Tensor,
         progress: Progress | None,
     ) -> None:
-        self.stack, self.rows, self.settings = stack, rows, settings
-        self.groups, self.patience, self.choose_block = groups, patience, choose_block
-        self.limits, self.progress = limits, progress  # limits: the last epoch of each network, (E,)
+        self.stack, self.rows, self.settings, self.progress = stack, rows, settings, progress
+        self.groups, self.patience, self.limits = groups, patience, limits  # limits: each network's last epoch, (E,)
+        self.block_kind = choose_block(stack, settings)
         self.steps = (rows.lengths // settings.batch_size).tolist()  # per epoch, for each network
         self.epoch = 0  # the last one that active networks were trained
         self.active = torch.arange(len(stack))  # indices of the networks that continue
@@ -106,7 +106,7 @@ class StackedRun:
                 raise BayesNormError(
                     f"The score is NaN in epoch {epoch} for networks {bad[:8]}. Use a smaller learning rate."
                 )
-            self.judges[name].see(epoch, asked, values, self.stack, self.stopped)
+            self.judges[name].record_scores(epoch, asked, values, self.stack, self.stopped)
 
     def let_go(self) -> None:
         """Drop networks that are at their limit, and groups that every score has stopped."""
@@ -122,9 +122,9 @@ class StackedRun:
     def finish(self, started: float) -> StackedHistory:
         """Put the networks that the first score selected into the stack, and return the record of the training."""
         history = StackedHistory(self.stopped, torch.cat(self.losses, 1))
-        history.kept = {name: judge.kept for name, judge in self.judges.items()}
-        if history.kept:
-            self.stack.put(torch.arange(len(self.stack)), next(iter(history.kept.values())).stack)
+        history.selected = {name: judge.selected for name, judge in self.judges.items()}
+        if history.selected:
+            self.stack.put(torch.arange(len(self.stack)), next(iter(history.selected.values())).stack)
         if not bool(torch.isfinite(self.stack.weights.flat).all()):
             raise BayesNormError(
                 "loss was finite in every epoch, but the trained weights are not. Use a smaller learning rate."
@@ -135,11 +135,10 @@ class StackedRun:
 
     def _pack(self) -> None:
         """Make blocks of the active networks, from their common state."""
-        kind = self.choose_block(self.stack, self.settings)
         size = _together(self.stack, len(self.active), self.settings.batch_size)
         members = blocks_of(self.active.tolist(), self.steps, size)
         self.blocks = [
-            kind(
+            self.block_kind(
                 chosen,
                 self.stack,
                 self.first,
@@ -203,12 +202,12 @@ def fastest_block(stack: Stack, _settings: Settings) -> type[Block]:
 def _together(stack: Stack, networks: int, batch_size: int) -> int:
     """Return the number of networks to train in one block."""
     weights = stack.weights.flat.numel() // len(stack)
-    each = stack.weights.flat.element_size() * (4 * weights + 3 * batch_size * sum(stack.widths))
+    memory = stack.weights.flat.element_size() * (4 * weights + 3 * batch_size * sum(stack.widths))
     if stack.device.type == "cuda":
         free, _ = torch.cuda.mem_get_info(stack.device)
-        return max(1, int(GPU_SHARE * free) // each)
-    fewest = FEWEST_TOGETHER if each <= SMALL_BYTES else 1
-    return max(1, min(CPU_BYTES // each, max(fewest, -(-networks // torch.get_num_threads()))))
+        return max(1, int(GPU_SHARE * free) // memory)
+    fewest = FEWEST_TOGETHER if memory <= SMALL_BYTES else 1
+    return max(1, min(CPU_BYTES // memory, max(fewest, -(-networks // torch.get_num_threads()))))
 
 
 @torch.inference_mode(False)
@@ -256,7 +255,7 @@ def train_stacked(
         decoupled: Whether matrices shrink by step size times lambda at every step instead (AdamW).
         evaluate: `evaluate(stack, members)` gets the networks that are still trained and their indices, and returns a
             score for each, or several by name. Each name stops separately and selects its own networks
-            (`history.kept`), and training continues until all have stopped; `stack` gets those of the first.
+            (`history.selected`), and training continues until all have stopped; `stack` gets those of the first.
         evaluate_every: Epochs between scores; a network's last epoch is also scored.
         patience: Scores without improvement before training stops; an equal score is an improvement. None: never.
         groups: Networks with the same number, counted from 0, stop together, by the mean of their scores; those that
