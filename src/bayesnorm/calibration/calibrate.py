@@ -34,6 +34,7 @@ from ..progress import Progress, long_progress
 from .calibrate_arguments import require_batch_sizes, require_noise, validation_cases
 from .held_out_scores import REFINEMENTS, Between, Score, significantly_better
 from .sampled_outputs import Case, SampledOutputs, require_scorable
+from .validated import with_validation
 from .variance_scaled_temperature import fit_variance_scaled_temperature
 
 P = TypeVar("P", bound=Posterior)
@@ -296,8 +297,9 @@ class _Search:
         if type(likelihood) is Categorical and self.evidence:
             likelihood = fit_variance_scaled_temperature(scored, likelihood, SLOPE_SHARE * self.evidence)
         network.outputs = [f[:1] for f in network.outputs]  # all samples are the same
-        _warn_if_worse(scored.by_row(likelihood), network.by_row(network.with_best_noise(self.refinements)))
-        return self.posterior.with_likelihood(likelihood)
+        alone_likelihood = network.with_best_noise(self.refinements)
+        _warn_if_worse(scored.by_row(likelihood), network.by_row(alone_likelihood))
+        return with_validation(self.posterior.with_likelihood(likelihood), network, alone_likelihood)
 
     def warn_of_temperature(self, chosen: Any) -> None:
         """Warn if the fitted temperature is the lowest or the highest of the search."""

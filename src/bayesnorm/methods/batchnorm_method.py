@@ -27,7 +27,14 @@ from ..network import (
     mini_batches,
     without_frozen,
 )
-from ..posterior import BatchNormPosterior, Center, Fluctuations, TrainingBatches, coordinates
+from ..posterior import (
+    BatchNormPosterior,
+    Center,
+    Fluctuations,
+    TrainingBatches,
+    collect_class_statistics,
+    coordinates,
+)
 from ..progress import long_progress
 from .fitting import P, checked_seed, fitting_likelihood
 
@@ -115,11 +122,15 @@ class BatchNormMethod(ABC):
         collect = collect_statistics if self.from_batches else collect_moments
         with long_progress("fit") as tell:
             collected: Collected = collect(model, batches, layers, progress or tell)
+        training_batches, class_statistics = _training_batches(collected), None
+        if training_batches is not None:
+            class_statistics = collect_class_statistics(executable, likelihood, training_batches.layers, batches)
         return BatchNormPosterior(
             executable=executable,
             likelihood=likelihood,
             output_directions=OutputDirections(collected.statistics.example),
-            training_batches=_training_batches(collected),
+            training_batches=training_batches,
+            class_statistics=class_statistics,
             **self.learned(collected),
         )
 

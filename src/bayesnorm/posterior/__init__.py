@@ -8,6 +8,11 @@ from .base import (
     restored_posterior as restored_posterior,
 )
 from .batchnorm import BatchNormPosterior as BatchNormPosterior, Center as Center, coordinates as coordinates
+from .class_statistics import (
+    ClassStatistics as ClassStatistics,
+    class_probabilities as class_probabilities,
+    collect_class_statistics as collect_class_statistics,
+)
 from .combined import CombinedPosterior as CombinedPosterior, combine as combine
 from .deterministic import DeterministicPosterior as DeterministicPosterior, deterministic as deterministic
 from .dropout import DropoutPosterior as DropoutPosterior, mask_seeds as mask_seeds
@@ -25,6 +30,7 @@ from .group_weights import (
 )
 from .loading import load as load
 from .training_batches import TrainingBatches as TrainingBatches
+from .validation import Validation as Validation
 from .variational import VariationalPosterior as VariationalPosterior
 from .weight_distributions import (
     GaussianWeights as GaussianWeights,

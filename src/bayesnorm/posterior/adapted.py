@@ -25,7 +25,7 @@ from ..files import prefixed, under
 from ..likelihoods import Likelihood
 from ..network import Executable, LayerChoice
 from ..predictive import P_co
-from ..schema import Array, record, refuse, whole
+from ..schema import Array, later, record, refuse, text, whole
 from ..words import ShortRepr
 from .base import Config, Move, Tensors
 from .batchnorm import BatchNormPosterior, layer_columns, running_coordinates
@@ -42,16 +42,20 @@ class Adaptation(ShortRepr):
         shift: Difference of their statistics from those of n training examples, (2C,), double.
         noise: Variance of this difference for training examples, (2C,), double.
         strength: The share w of the shift that is applied, (2L,), double.
+        reference: The means that the classes of the new examples explain, (C,), double. A changed spread stretches the
+            distances from them. None: from the posterior's own means.
     """
 
     rows: int
     shift: Tensor
     noise: Tensor
     strength: Tensor
+    reference: Tensor | None = None
 
     def tensors(self) -> Tensors:
         """Return the tensors to save."""
-        return {"shift": self.shift, "noise": self.noise, "strength": self.strength}
+        tensors = {"shift": self.shift, "noise": self.noise, "strength": self.strength}
+        return tensors if self.reference is None else tensors | {"reference": self.reference}
 
 
 @dataclass(frozen=True)
@@ -81,14 +85,16 @@ class AdaptedPosterior(BatchNormPosterior[P_co]):
         original: The posterior before adaptation.
         adaptation: The shift that was applied.
         moved: The change of the location, (2C,).
+        decision: Whether and why the statistics were moved, for a classifier; empty for other networks.
     """
 
     kind: ClassVar[str] = "adapted"
-    schema = record(original=BatchNormPosterior.schema, adapted_to=whole(1))
+    schema = record(original=BatchNormPosterior.schema, adapted_to=whole(1), decision=later(text))
 
     original: BatchNormPosterior[P_co] = dataclasses.field(default=None, repr=False)  # type: ignore[arg-type]
     adaptation: Adaptation = dataclasses.field(default=None, repr=False)  # type: ignore[assignment]
     moved: Tensor = dataclasses.field(default=None, repr=False)  # type: ignore[assignment]
+    decision: str = dataclasses.field(default="", repr=False)
 
     @property
     def location(self) -> Tensor:
@@ -130,7 +136,7 @@ class AdaptedPosterior(BatchNormPosterior[P_co]):
         return prefixed("adaptation.", adaptation) | prefixed("original.", original)
 
     def config(self) -> Config:
-        return {"original": self.original.config(), "adapted_to": self.adaptation.rows}
+        return {"original": self.original.config(), "adapted_to": self.adaptation.rows, "decision": self.decision}
 
     @classmethod
     def arrays(cls, model: nn.Module, config: Config, tensors: Tensors) -> dict[str, Array]:
@@ -141,18 +147,21 @@ class AdaptedPosterior(BatchNormPosterior[P_co]):
         width, double = 2 * sum(layer["channels"] for layer in batches["layers"]), (torch.float64,)
         arrays = {"shift": Array((width,), double), "noise": Array((width,), double, 0.0)}
         arrays["strength"] = Array((2 * len(batches["layers"]),), double, 0.0)
+        if "adaptation.reference" in tensors:
+            arrays["reference"] = Array((width // 2,), double)
         return prefixed("original.", original) | prefixed("adaptation.", arrays)
 
     @classmethod
     def restored(cls, executable: Executable, likelihood: Likelihood[Any], tensors: Tensors, config: Config) -> Self:
         original = BatchNormPosterior.restored(executable, likelihood, under("original.", tensors), config["original"])
         adaptation = {name: tensor.cpu() for name, tensor in under("adaptation.", tensors).items()}
-        posterior = cls.from_original(original, Adaptation(config["adapted_to"], **adaptation))
+        changes = Adaptation(config["adapted_to"], **adaptation)
+        posterior = cls.from_original(original, changes, config.get("decision", ""))
         posterior._require_finite_samples()
         return posterior
 
     @classmethod
-    def from_original(cls, original: BatchNormPosterior[Any], adaptation: Adaptation) -> Self:
+    def from_original(cls, original: BatchNormPosterior[Any], adaptation: Adaptation, decision: str = "") -> Self:
         """Return the original posterior after an adaptation."""
         batches = original.training_batches
         assert batches is not None
@@ -168,11 +177,17 @@ class AdaptedPosterior(BatchNormPosterior[P_co]):
             "fluctuations": fluctuations.scaled(factor.to(running)),
             "output_directions": OutputDirections(original.output_directions.rows),
         }
-        moved = (strength * adaptation.shift).to(running)
-        return cls(**fields | changed, original=original, adaptation=adaptation, moved=moved)
+        moved = strength * adaptation.shift
+        if adaptation.reference is not None:
+            center = (running if original.center == "running" else batch_mean).double().chunk(2)[0]
+            by_mean, by_log_var = moved.chunk(2)
+            stretched = torch.expm1(0.5 * by_log_var) * (center - adaptation.reference)
+            moved = torch.cat([by_mean + stretched, by_log_var])
+        moved = moved.to(running)
+        return cls(**fields | changed, original=original, adaptation=adaptation, moved=moved, decision=decision)
 
     def _with_original(self, original: BatchNormPosterior[Any]) -> Self:
-        return type(self).from_original(original, self.adaptation)
+        return type(self).from_original(original, self.adaptation, self.decision)
 
 
 def _in_all_layers(original: BatchNormPosterior, batches: TrainingBatches) -> tuple[Tensor, Tensor, Fluctuations]:

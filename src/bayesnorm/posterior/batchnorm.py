@@ -34,8 +34,10 @@ from ..network import (
 from ..predictive import P_co
 from ..schema import Array, later, number, one_of, optional, record, refuse, text, whole
 from .base import Config, Move, Posterior, Tensors
+from .class_statistics import ClassStatistics
 from .fluctuations import FLUCTUATIONS, Fluctuations
 from .training_batches import LAYERS, SCHEMA, TrainingBatches
+from .validation import SCHEMA as VALIDATION, Validation
 
 Center = Literal["running", "batch"]
 
@@ -61,6 +63,8 @@ class BatchNormPosterior(Posterior[P_co]):
         output_directions: Directions for `SigmaPoints`, computed at first use and shared by posteriors with the same
             fluctuations.
         training_batches: How training batches of several sizes vary, to compare new data with them.
+        class_statistics: The statistics of single classes in the same layers; None unless each example has one class.
+        validation: The error of the network on the validation data of `calibrate`; None for regression or without it.
     """
 
     kind: ClassVar[str] = "batchnorm"
@@ -73,6 +77,8 @@ class BatchNormPosterior(Posterior[P_co]):
         batch_size=number(above=0),
         rows=whole(1),
         training_batches=later(optional(SCHEMA)),
+        classes=later(optional(whole(2))),
+        validation=later(optional(VALIDATION)),
     )
 
     method: str
@@ -86,6 +92,8 @@ class BatchNormPosterior(Posterior[P_co]):
     rows: int
     output_directions: OutputDirections = dataclasses.field(default_factory=OutputDirections, repr=False)
     training_batches: TrainingBatches | None = dataclasses.field(default=None, repr=False)
+    class_statistics: ClassStatistics | None = dataclasses.field(default=None, repr=False)
+    validation: Validation | None = dataclasses.field(default=None, repr=False)
 
     @property
     def location(self) -> Tensor:
@@ -179,6 +187,8 @@ class BatchNormPosterior(Posterior[P_co]):
             tensors["sensitivities"] = directions.sensitivities.bfloat16()
         if self.training_batches is not None:
             tensors |= prefixed("training_batches.", self.training_batches.tensors())
+        if self.class_statistics is not None:
+            tensors |= prefixed("class_statistics.", self.class_statistics.tensors())
         return tensors
 
     def config(self) -> Config:
@@ -191,6 +201,8 @@ class BatchNormPosterior(Posterior[P_co]):
             "batch_size": self.batch_size,
             "rows": self.rows,
             "training_batches": None if self.training_batches is None else self.training_batches.config(),
+            "classes": None if self.class_statistics is None else self.class_statistics.classes,
+            "validation": None if self.validation is None else self.validation.config(),
         }
 
     @classmethod
@@ -209,6 +221,11 @@ class BatchNormPosterior(Posterior[P_co]):
         if batches is not None:
             _require_layers(model, batches["layers"], "posterior.training_batches.layers")
             expected |= prefixed("training_batches.", TrainingBatches.arrays(batches, dtypes))
+        if (classes := config.get("classes")) is not None:
+            if batches is None:
+                refuse("posterior.classes", classes, "null without training_batches")
+            channels = sum(layer["channels"] for layer in batches["layers"])
+            expected |= prefixed("class_statistics.", ClassStatistics.arrays(classes, 2 * channels))
         return expected
 
     @classmethod
@@ -216,7 +233,8 @@ class BatchNormPosterior(Posterior[P_co]):
         fields = dict(config)
         layers = tuple(BatchNormLayer(**layer) for layer in fields.pop("layers"))
         kind, batches = fields.pop("fluctuations"), fields.pop("training_batches", None)
-        reference = under("training_batches.", tensors)
+        classes, validation = fields.pop("classes", None), fields.pop("validation", None)
+        reference, by_class = under("training_batches.", tensors), under("class_statistics.", tensors)
         tensors = {name: tensor.to(tensors["running"].dtype) for name, tensor in tensors.items()}
         posterior = cls(
             executable=executable,
@@ -227,6 +245,8 @@ class BatchNormPosterior(Posterior[P_co]):
             fluctuations=FLUCTUATIONS[kind](**under("fluctuations.", tensors)),
             output_directions=OutputDirections(None, tensors.get("components"), tensors.get("sensitivities")),
             training_batches=None if batches is None else TrainingBatches.restored(reference, batches),
+            class_statistics=None if classes is None else ClassStatistics.restored(by_class),
+            validation=None if validation is None else Validation(**validation),
             **fields,
         )
         posterior._require_finite_samples()

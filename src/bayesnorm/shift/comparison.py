@@ -54,7 +54,7 @@ class Comparison:
 def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
     """Run new examples through the network in groups of about one batch, each normalised by its own statistics."""
     batches = require_batches(posterior)
-    watcher = _row_statistics(posterior)
+    watcher = row_statistics(posterior)
     rows = watcher.input(inputs_in_memory(posterior, x))
     if len(rows) < batches.sizes[0]:
         raise NotComparableError(
@@ -69,17 +69,26 @@ def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
             parts.append(torch.stack(watcher.moments(equal_groups, len(equal_groups) // count)))
     mean, var = torch.cat(parts, dim=1).cpu().double()
     values = coordinates(mean, var, batches.layers)
+    require_finite_statistics(values)
+    size = len(rows) / groups
+    expected = batches.expected(size, groups)
+    shift = values.mean(0) - expected.center
+    return Comparison(batches, len(rows), size, groups, shift, expected.variance, expected.known, all_alike(rows))
+
+
+def require_finite_statistics(values: Tensor) -> None:
+    """Raise an error if statistics of new examples are NaN or infinite."""
     if not bool(torch.isfinite(values).all()):
         raise InputError(
             "x gives NaN or infinite statistics inside the network. Check x for very large values, and scale it as in "
             "training."
         )
-    size = len(rows) / groups
-    expected = batches.expected(size, groups)
+
+
+def all_alike(rows: Tensor) -> bool:
+    """Return whether there are several examples and all are the same."""
     # The second example usually differs from the first; then the others need not be compared.
-    alike = len(rows) > 1 and equal_rows(rows[1:2], rows[:1]) and equal_rows(rows, rows[:1])
-    shift = values.mean(0) - expected.center
-    return Comparison(batches, len(rows), size, groups, shift, expected.variance, expected.known, alike)
+    return len(rows) > 1 and equal_rows(rows[1:2], rows[:1]) and equal_rows(rows, rows[:1])
 
 
 def inputs_in_memory(posterior: Posterior, x: Any) -> Any:
@@ -125,7 +134,7 @@ def require_batches(posterior: BatchNormPosterior) -> TrainingBatches:
     return posterior.training_batches
 
 
-def _row_statistics(posterior: BatchNormPosterior) -> RowStatistics:
+def row_statistics(posterior: BatchNormPosterior) -> RowStatistics:
     """Return the object that collects statistics of new examples; it is built once per posterior."""
     statistics: RowStatistics | None = posterior.__dict__.get("_row_statistics")
     if statistics is None:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
-from dataclasses import dataclass
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field
+from functools import cached_property, partial
 from typing import Any
 
 import numpy as np
@@ -13,7 +14,9 @@ import torch
 from ..errors import NotComparableError
 from ..posterior import BatchNormPosterior, Posterior
 from ..words import ShortRepr
+from .class_mix import MixShift, estimate_shift, joined_shift, mix_p_value
 from .comparison import Comparison, compare_with_present, inputs_in_memory, over_statistics
+from .expected_error import ExpectedError
 
 LEVEL = 0.05
 """The false-alarm rate of the drift test: below this p-value, data differ from the training distribution."""
@@ -27,6 +30,16 @@ def holm(p_values: Sequence[float] | np.ndarray) -> np.ndarray:
     adjusted[order] = np.minimum(1, np.maximum.accumulate(values[order] * np.arange(len(values), 0, -1)))
     return adjusted
 
+
+# The inputs of a classifier have changed if their distance, given the class mix, is larger than this.
+LARGE_DISTANCE = 1.25
+
+CAUSES = {
+    "inputs": "The inputs have changed; the mix of classes has not changed significantly.",
+    "class mix": "The mix of classes has changed, which explains the difference.",
+    "inputs and class mix": "The inputs and the mix of classes have changed.",
+}
+"""What `Drift.cause` means."""
 
 # The share of the false-alarm rate that goes to the single most different layer; the rest goes to the distance over
 # all layers. The share is smaller if fewer than OF_BATCHES batches show the tail of the distribution.
@@ -62,6 +75,8 @@ class Drift(ShortRepr):
         distance: The mean over layers of squared standardised deviations; about 1 for training data.
         layers: One result per layer, in running order; for an ensemble, those of the first member.
         members: One result per member of an ensemble; empty otherwise.
+        estimate: Estimates the shift of a classifier's inputs when it is first needed, which takes up to four more
+            forward passes; None for other networks.
     """
 
     repr_names = ("p_value", "rows", "distance", "first_layer", "layers", "members")
@@ -71,6 +86,33 @@ class Drift(ShortRepr):
     distance: float
     layers: tuple[LayerDrift, ...]
     members: tuple[Drift, ...] = ()
+    estimate: Callable[[], MixShift] | None = field(default=None, repr=False)
+
+    @cached_property
+    def _mix_shift(self) -> MixShift | None:
+        if self.members:
+            shifts = [member._mix_shift for member in self.members]
+            return joined_shift([shift for shift in shifts if shift is not None])
+        return None if self.estimate is None else self.estimate()
+
+    @cached_property
+    def expected_error(self) -> ExpectedError | None:
+        """The estimated error on these examples, before and after adapting; None unless the network is a classifier."""
+        return None if self._mix_shift is None else self._mix_shift.expected_error()
+
+    @property
+    def class_mix(self) -> tuple[float, ...] | None:
+        """The estimated shares of the classes among these examples; None unless the network is a classifier."""
+        return None if self._mix_shift is None else tuple(self._mix_shift.mix.tolist())
+
+    @property
+    def cause(self) -> str | None:
+        """What has changed: "inputs", "class mix" or "inputs and class mix"; None without drift or if unknown."""
+        if self.p_value >= LEVEL or self._mix_shift is None:
+            return None
+        changed = ["inputs"] * (self._mix_shift.input_distance > LARGE_DISTANCE)
+        changed += ["class mix"] * (mix_p_value(self._mix_shift.after, self._mix_shift.training_mix) < LEVEL)
+        return " and ".join(changed) or None
 
     @property
     def first_layer(self) -> str | None:
@@ -89,6 +131,10 @@ class Drift(ShortRepr):
             f"The data ({examples}) {verdict} from the training distribution ({p_value}). "
             f"Distance: {self.distance:.2f} (training data: about 1)."
         ]
+        if self.cause is not None:
+            lines.append(CAUSES[self.cause] + self._largest_shares())
+        if self.expected_error is not None:
+            lines.append(str(self.expected_error))
         if self.first_layer is not None:
             lines.append(f"First layer that differs: {self.first_layer}.")
         width = max(len("layer"), *(len(layer.name) for layer in self.layers))
@@ -99,6 +145,14 @@ class Drift(ShortRepr):
         ]
         return "\n".join(lines)
 
+    def _largest_shares(self) -> str:
+        """Return the estimated shares of the most frequent classes as text, if the mix has changed."""
+        if self.cause == "inputs" or self.class_mix is None:
+            return ""
+        largest = sorted(range(len(self.class_mix)), key=lambda label: -self.class_mix[label])[:3]  # type: ignore[index]
+        shares = ", ".join(f"{label} ({self.class_mix[label]:.0%})" for label in largest)
+        return f" Most frequent classes, estimated: {shares}."
+
 
 def drift(posterior: Posterior, x: Any) -> Drift:
     """Test whether new data come from the training distribution; labels are not needed.
@@ -107,6 +161,10 @@ def drift(posterior: Posterior, x: Any) -> Drift:
     statistics. These are compared with the statistics of training batches, which `fit` has recorded; see
     `posterior/training_batches.py`. The test is of all examples together: it can overlook a few unusual ones among
     many.
+
+    For a classifier, the result also estimates the error on these examples (`expected_error`), their mix of classes
+    (`class_mix`), and whether the mix or the inputs have changed (`cause`). These are computed when they are first
+    read, with up to four more forward passes; until then the result holds `x`.
 
     Args:
         posterior: A posterior over batch statistics (`MCBN`, `GaussianBN`, `StochasticBN`), a combination that
@@ -142,7 +200,8 @@ def drift_of(posterior: BatchNormPosterior, x: Any) -> Drift:
     farthest = float(np.nanmin(tails[:-1])) * int(comparison.varies.sum())
     share = ONE_LAYER * min(1.0, batches.looked_at(comparison.size) / OF_BATCHES)
     p_value = min(1.0, float(tails[-1]) / (1 - share), farthest / share)
-    return Drift(p_value, comparison.rows, float(distances[-1]), _layers(comparison, tails))
+    estimate = None if posterior.class_statistics is None else partial(estimate_shift, posterior, x)
+    return Drift(p_value, comparison.rows, float(distances[-1]), _layers(comparison, tails), estimate=estimate)
 
 
 def _layers(comparison: Comparison, tails: np.ndarray) -> tuple[LayerDrift, ...]:

@@ -23,6 +23,9 @@ from ..restoring import TensorKeeper, isolated_torch_randomness
 from ..several import Inputs
 from .moments import mean_and_var, row_averages, row_sums
 
+Rule = Callable[[str, tuple[Tensor, ...]], tuple[Tensor, Tensor]]
+"""Chooses the mean and variance that a layer normalises by, given its name and the `row_averages` of its input."""
+
 
 class NormalisingByBatch:
     """A private copy of a network whose chosen layers normalise by the batch, as in training, and record its moments.
@@ -51,6 +54,8 @@ class NormalisingByBatch:
         self._layout = torch.preserve_format  # memory layout of inputs
         self._rows = 0  # number of examples in the current forward pass
         self._groups = 1  # number of groups that the current forward pass normalises separately
+        self._rule: Rule | None = None  # chooses the statistics of the current forward pass; None for the batch's own
+        self._output: Any = None  # what the network returned in the current forward pass
         self._rows_are_entries = True  # whether every layer's input has one entry per example
         self._moments: dict[str, tuple[Tensor, ...]] = {}  # by layer that has run in this forward pass
         self._passing: dict[str, dict[str, Tensor]] = {}  # running statistics that leave an input unchanged
@@ -97,13 +102,27 @@ class NormalisingByBatch:
         finally:
             self._over_rows = over_rows
 
+    def running(self, name: str) -> tuple[Tensor, Tensor, float]:
+        """Return a layer's running mean, its running variance and eps."""
+        buffers = self._buffers[name]
+        return buffers["running_mean"], buffers["running_var"], self.modules[name].eps
+
+    def run_rule(self, x: Tensor, rule: Rule) -> Any:
+        """Return the network's output if every layer normalises by the statistics that a rule gives for its input."""
+        before, self._over_rows, self._rule = self._over_rows, True, rule
+        try:
+            self._pass(x, 1)
+            return self._output
+        finally:
+            self._over_rows, self._rule, self._output = before, None, None
+
     def _pass(self, x: Tensor, groups: int) -> list[tuple[Tensor, ...]]:
         """Run the network once, and return the moments of every layer's input."""
         self._moments.clear()
         self._rows, self._groups = len(x), groups
         try:
             # A copy, since a network may write into its input.
-            call_network(self._network, x.clone(memory_format=self._layout), self._argument)
+            self._output = call_network(self._network, x.clone(memory_format=self._layout), self._argument)
         finally:
             for name, module in self.modules.items():
                 module._buffers.update(self._buffers[name])
@@ -136,6 +155,8 @@ class NormalisingByBatch:
                 return self._by_groups(name, module, forward, h, args, kwargs)
             self._moments[name] = row_averages(h) if self._over_rows else mean_and_var(h)
             mean, var, *_ = self._moments[name]
+            if self._rule is not None:
+                mean, var = self._rule(name, self._moments[name])
             module._buffers.update(running_mean=mean.to(dtype), running_var=var.to(dtype))
             return forward(*args, **kwargs)
 
@@ -228,3 +249,20 @@ class RowStatistics:
             parts = [self._run(part, len(part) // size, recordable) for part in x.split(at_once * size)]
         mean, var = torch.cat(parts, dim=1)
         return mean, var
+
+    def running(self, name: str) -> tuple[Tensor, Tensor, float]:
+        """Return a layer's running mean, its running variance and eps."""
+        return self._normalising.running(name)
+
+    @torch.inference_mode(False)
+    @torch.no_grad()
+    def run_rule(self, x: Tensor, rule: Rule) -> Any:
+        """Return the network's output if every layer normalises by the statistics that a rule gives for its input.
+
+        Args:
+            x: The examples, as returned by `input`.
+            rule: Called with a layer's name and the moments of its input, in running order.
+        """
+        again = partial(self._normalising.run, x)
+        with self._keeper.restore_state(self._device, again=again):
+            return self._normalising.run_rule(x, rule)

@@ -1,0 +1,225 @@
+"""The statistics of single classes at a network's batch-norm layers, with the network's own running statistics.
+
+They separate a changed mix of classes from changed inputs. Let a and b be an example's average over pixels of z and of
+z^2, where z is a layer's input in units of the running statistics, (h - running_mean) / sqrt(running_var + eps). Their
+averages over examples are linear in the class mix, so the mix explains the mean a and the variance b - a^2.
+An example's class is the one that the network predicts: on training data that is nearly always the label.
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass, replace
+from typing import NamedTuple, Self
+
+import torch
+from torch import Tensor
+
+from ..likelihoods import Likelihood
+from ..network import (
+    BatchNormLayer,
+    Executable,
+    MiniBatches,
+    RowStatistics,
+    isolated_randomness,
+    select_output,
+)
+from ..predictive import ClassificationPredictive
+from ..schema import Array
+
+# With more classes, their moments are kept as combinations of this many rows (principal components and the mean).
+MOST_ROWS = 33
+# Without class statistics, networks have more numbers than this for all classes: 1,000 classes of a ResNet-50 fit.
+MOST_NUMBERS = 2**26
+# Examples per class, and the least number of examples in all, that class statistics are computed from.
+PER_CLASS, LEAST_EXAMPLES = 64, 1024
+
+TENSORS = ("counts", "loadings", "rows", "within")
+
+
+class Explained(NamedTuple):
+    """The statistics of one layer that a class mix explains, in units of the running statistics; all (C,), double.
+
+    Args:
+        mean: Mean of the inputs.
+        var: Their variance.
+        mean_noise: Variance of the observed mean of n examples around `mean`.
+        log_noise: Variance of the observed log-variance of n examples around log `var`.
+    """
+
+    mean: Tensor
+    var: Tensor
+    mean_noise: Tensor
+    log_noise: Tensor
+
+
+@dataclass(frozen=True)
+class ClassStatistics:
+    """The moments of K classes at all recorded layers with C channels in total; tensors on the CPU.
+
+    Args:
+        counts: Number of examples of each class, (K,), double.
+        loadings: The moments of class k are `loadings[k] @ rows`, (K, R).
+        rows: Averages of a, then of b, (R, 2C).
+        within: Variance of a, covariance of a and b, and variance of b over the examples of a class, (3, C).
+    """
+
+    counts: Tensor
+    loadings: Tensor
+    rows: Tensor
+    within: Tensor
+
+    @classmethod
+    def from_sums(cls, counts: Tensor, sums: Tensor, products: Tensor) -> Self:
+        """Return the statistics, given sums over examples.
+
+        Args:
+            counts: Number of examples of each class, (K,).
+            sums: Sums of a, then of b, by class, (K, 2C).
+            products: Sums of a^2, a b and b^2 over all examples, (3, C).
+        """
+        counts, total = counts.double(), float(counts.sum())
+        shares = counts / total
+        moments = sums.double() / counts.clamp_min(1)[:, None]
+        moments[counts == 0] = shares @ moments  # nothing is known of these classes
+        a, b = moments.chunk(2, dim=1)
+        between = torch.stack([shares @ (a * a), shares @ (a * b), shares @ (b * b)])
+        within = products.double() / total - between
+        within[0].clamp_min_(0)
+        within[2].clamp_min_(0)
+        loadings, rows = torch.eye(len(counts)), moments.float()
+        if len(counts) > MOST_ROWS:
+            center = shares @ moments
+            weighted = (moments - center) * shares.sqrt()[:, None]
+            _, _, directions = torch.svd_lowrank(weighted.float(), q=MOST_ROWS - 1, niter=4)
+            scores = (moments - center).float() @ directions
+            loadings = torch.cat([torch.ones(len(counts), 1), scores], dim=1)
+            rows = torch.cat([center.float()[None], directions.T])
+        return cls(counts, loadings, rows, within.float())
+
+    @property
+    def classes(self) -> int:
+        """K, the number of classes."""
+        return len(self.counts)
+
+    @property
+    def shares(self) -> Tensor:
+        """The class mix of the training data, (K,)."""
+        return self.counts / self.counts.sum()
+
+    def explained(self, part: slice, eps: Tensor, mix: Tensor, uncertain: tuple[float, float], n: int) -> Explained:
+        """Return what a class mix explains at one layer.
+
+        Args:
+            part: The channels of the layer.
+            eps: The layer's eps in units of its running variances, (C,).
+            mix: The shares of the classes, (K,).
+            uncertain: How far the mix is uncertain, as multiples of the variance between the classes: of those in
+                `mix`, as if so many examples of n were a random choice, and of all classes in training.
+            n: Number of examples.
+        """
+        width = self.rows.shape[1] // 2
+        a_rows, b_rows = self.rows[:, :width][:, part].double(), self.rows[:, width:][:, part].double()
+        loadings = self.loadings.double()
+        weights = mix @ loadings
+        mean, square = weights @ a_rows, weights @ b_rows
+        plain_var = (square - mean * mean).clamp_min(1e-6)
+        var = plain_var + eps
+        var_a, covariance, var_b = self.within[:, part].double()
+        sampled = 1 / n + float((mix.square() / self.counts.clamp_min(1)).sum())
+        mean_noise = sampled * var_a
+        log_noise = sampled * (var_b - 4 * mean * covariance + 4 * mean * mean * var_a).clamp_min(1e-12)
+        # A class's contribution to the variance is linear in its moments: q = b - 2 mean a.
+        for share, among in ((uncertain[0] / n, mix), (uncertain[1], self.shares)):
+            if share > 0:
+                spread = loadings - among @ loadings
+                gram = spread.T @ (among[:, None] * spread)
+                mean_noise = mean_noise + share * _quadratic(gram, a_rows)
+                log_noise = log_noise + share * _quadratic(gram, b_rows - 2 * mean * a_rows)
+        return Explained(mean, var, mean_noise.clamp_min(1e-12), (log_noise / var.square()).clamp_min(1e-12))
+
+    def tensors(self) -> dict[str, Tensor]:
+        """Return the tensors to save."""
+        return {name: getattr(self, name) for name in TENSORS}
+
+    @staticmethod
+    def arrays(classes: int, width: int) -> dict[str, Array]:
+        """Describe the tensors of `tensors()` for K classes and 2C coordinates."""
+        single, rows = (torch.float32,), min(classes, MOST_ROWS)
+        return {
+            "counts": Array((classes,), (torch.float64,), 0.0),
+            "loadings": Array((classes, rows), single),
+            "rows": Array((rows, width), single),
+            "within": Array((3, width // 2), single),
+        }
+
+    @classmethod
+    def restored(cls, tensors: dict[str, Tensor]) -> Self:
+        """Return the object that `tensors()` described."""
+        return cls(**{name: tensor.cpu() for name, tensor in tensors.items()})
+
+
+def _quadratic(gram: Tensor, rows: Tensor) -> Tensor:
+    """Return r' G r for every column r of `rows`."""
+    return ((gram @ rows) * rows).sum(0)
+
+
+def collect_class_statistics(
+    executable: Executable, likelihood: Likelihood, layers: tuple[BatchNormLayer, ...], batches: MiniBatches
+) -> ClassStatistics | None:
+    """Run training batches with the network's running statistics, and return the statistics of the predicted classes.
+
+    Returns None if the network does not predict one class for each example, or has too many classes.
+
+    Args:
+        executable: The network, and which of its outputs is used.
+        likelihood: Turns outputs into class probabilities.
+        layers: The recorded layers.
+        batches: Training batches; as many are run as contain `PER_CLASS` examples for each class.
+    """
+    probs = class_probabilities(likelihood, executable.point(executable.input(batches.first())[:2]))
+    channels = sum(layer.channels for layer in layers)
+    if probs is None or probs.shape[1] * 2 * channels > MOST_NUMBERS:
+        return None
+    classes = probs.shape[1]
+    count = math.ceil(max(LEAST_EXAMPLES, PER_CLASS * classes) / batches.batch_size)
+    network = RowStatistics(executable.model, [layer.name for layer in layers], executable.forward_kwargs)
+    counts, sums = torch.zeros(classes, dtype=torch.float64), torch.zeros(classes, 2 * channels)
+    products = torch.zeros(3, channels, dtype=torch.float64)
+    averages: list[Tensor] = []  # a and b of every layer, (2, n, channels)
+
+    def note(name: str, moments: tuple[Tensor, ...]) -> tuple[Tensor, Tensor]:
+        mean, var, eps = network.running(name)
+        averages.append(torch.stack(standardised_averages(moments, mean, var + eps)))
+        return mean, var
+
+    with isolated_randomness(batches.seed, executable.device):
+        for batch in replace(batches, count=min(count, batches.count)):
+            averages.clear()
+            x = network.input(batch)
+            f = select_output(network.run_rule(x, note), executable.output, len(x))
+            probs = class_probabilities(likelihood, f)
+            a, b = torch.cat(averages, dim=-1).cpu().double()
+            if probs is None or len(a) != len(x):
+                return None
+            label = probs.argmax(1).cpu()
+            counts += torch.bincount(label, minlength=classes)
+            sums.index_add_(0, label, torch.cat([a, b], dim=1).float())
+            products += torch.stack([(a * a).sum(0), (a * b).sum(0), (b * b).sum(0)])
+    return ClassStatistics.from_sums(counts, sums, products) if int((counts > 0).sum()) > 1 else None
+
+
+def standardised_averages(moments: tuple[Tensor, ...], mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
+    """Return every example's averages a and b, (n, C) each; `var` includes eps."""
+    batch_mean, _, deviations, squares = moments
+    shift = batch_mean - mean
+    a = deviations + shift
+    return a / var.sqrt(), (squares + 2 * deviations * shift + shift.square()) / var
+
+
+def class_probabilities(likelihood: Likelihood, f: Tensor) -> Tensor | None:
+    """Return class probabilities (n, K) for outputs (n, ...); None unless each example has one class."""
+    predictive = likelihood.predictive(f[None])
+    if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 2:
+        return None
+    return predictive.probs

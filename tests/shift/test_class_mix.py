@@ -1,0 +1,229 @@
+"""Statistics of classes, and adaptation to inputs whose class mix has changed."""
+
+from __future__ import annotations
+
+import functools
+
+import pytest
+import torch
+from torch import Tensor, nn
+
+import bayesnorm as bn
+from bayesnorm.errors import BayesNormWarning, InputError
+from bayesnorm.posterior import ClassStatistics, Validation
+from bayesnorm.shift.class_mix import estimate_mix, estimate_shift
+from bayesnorm.shift.expected_error import softened
+
+CLASSES, FEATURES = 5, 12
+
+
+def clusters(labels: Tensor, seed: int) -> Tensor:
+    """Return inputs around one centre for each class."""
+    centers = 1.5 * torch.randn(CLASSES, FEATURES, generator=torch.Generator().manual_seed(7))
+    noise = torch.randn(len(labels), FEATURES, generator=torch.Generator().manual_seed(seed))
+    return centers[labels] + noise
+
+
+def shifted(x: Tensor) -> Tensor:
+    return 0.5 * x + 1.0
+
+
+@functools.cache
+def network_and_posterior() -> tuple[nn.Module, bn.posterior.BatchNormPosterior]:
+    torch.manual_seed(0)
+    y = torch.arange(2000) % CLASSES
+    x = clusters(y, 0)
+    network = nn.Sequential(
+        nn.Linear(FEATURES, 30), nn.BatchNorm1d(30), nn.ReLU(), nn.Linear(30, 30), nn.BatchNorm1d(30), nn.ReLU(),
+        nn.Linear(30, CLASSES),
+    )  # fmt: skip
+    bn.training.train(network, (x, y), loss=nn.functional.cross_entropy, epochs=5, batch_size=50)
+    network.eval()
+    return network, bn.MCBN(32, states=64).fit(network, x, bn.Categorical())
+
+
+def error(posterior: bn.posterior.Posterior, x: Tensor, y: Tensor) -> float:
+    return float((posterior.predict(x).label != y).double().mean())
+
+
+STREAMS = {"mixed": torch.arange(64) % CLASSES, "one class": torch.full((64,), 2), "two classes": torch.arange(64) % 2}
+
+
+def test_class_statistics_are_the_moments_of_the_examples_that_the_network_puts_into_each_class():
+    network, posterior = network_and_posterior()
+    x = torch.cat(list(bn.network.mini_batches(clusters(torch.arange(2000) % CLASSES, 0), 32, 64, 0)))[:1024]
+    with torch.no_grad():
+        h, label = network[0](x), network(x).argmax(1)
+    z = (h - network[1].running_mean) / (network[1].running_var + network[1].eps).sqrt()
+    statistics = posterior.class_statistics
+    a, b = statistics.rows.chunk(2, dim=1)
+    for k in range(CLASSES):
+        torch.testing.assert_close(a[k, :30], z[label == k].mean(0), rtol=1e-4, atol=1e-5)
+        torch.testing.assert_close(b[k, :30], z[label == k].square().mean(0), rtol=1e-4, atol=1e-5)
+    within = torch.stack([z[label == k].var(0, correction=0) * (label == k).float().mean() for k in range(CLASSES)])
+    torch.testing.assert_close(statistics.within[0, :30], within.sum(0), rtol=1e-3, atol=1e-4)
+
+
+def test_many_classes_are_kept_as_combinations_of_a_few_rows():
+    generator = torch.Generator().manual_seed(0)
+    counts = torch.randint(5, 20, (200,), generator=generator).double()
+    moments = torch.randn(200, 10, generator=generator) @ torch.randn(10, 80, generator=generator)
+    statistics = ClassStatistics.from_sums(counts, moments * counts[:, None], torch.ones(3, 40))
+    assert statistics.rows.shape == (33, 80)
+    torch.testing.assert_close(statistics.loadings @ statistics.rows, moments, rtol=1e-3, atol=1e-3)
+
+
+def test_what_a_mix_explains_is_the_mixtures_mean_and_variance():
+    statistics = network_and_posterior()[1].class_statistics
+    mix = torch.tensor([0.5, 0.5, 0, 0, 0], dtype=torch.float64)
+    explained = statistics.explained(slice(0, 30), torch.zeros(30), mix, (0.0, 0.0), 64)
+    a, b = (0.5 * (half[0] + half[1]) for half in statistics.rows.double().chunk(2, dim=1))
+    torch.testing.assert_close(explained.mean, a[:30])
+    torch.testing.assert_close(explained.var, (b - a * a)[:30])
+    unsure = statistics.explained(slice(0, 30), torch.zeros(30), mix, (1.0, 0.1), 64)
+    assert bool((unsure.mean_noise > explained.mean_noise).all())
+
+
+@pytest.mark.parametrize("stream", STREAMS)
+def test_unshifted_streams_are_left_alone_whatever_their_classes(stream):
+    posterior, y = network_and_posterior()[1], STREAMS[stream]
+    adapted = bn.adapt(posterior, clusters(y, 5))
+    assert adapted.decision.startswith("Left as it was")
+    assert torch.equal(adapted.location, posterior.location)
+
+
+@pytest.mark.parametrize("stream", ["mixed", "two classes"])
+def test_a_shift_is_removed_although_the_class_mix_differs(stream):
+    posterior, y = network_and_posterior()[1], STREAMS[stream]
+    x, x_new = shifted(clusters(y, 5)), shifted(clusters(y, 6))
+    adapted = bn.adapt(posterior, x)
+    assert adapted.decision.startswith("Adapted")
+    assert error(adapted, x_new, y) < error(posterior, x_new, y)
+    every = torch.arange(500) % CLASSES  # also of classes that the stream did not contain
+    x_every = shifted(clusters(every, 8))
+    assert error(adapted, x_every, every) < 0.1 < 0.3 < error(posterior, x_every, every)
+
+
+def test_a_network_is_left_alone_if_adapted_predictions_would_be_less_confident():
+    posterior, y = network_and_posterior()[1], torch.full((128,), 2)
+    x = 0.7 * clusters(y, 5) + 0.5
+    adapted, expected = bn.adapt(posterior, x), bn.drift(posterior, x).expected_error
+    assert "less confident" in adapted.decision
+    assert torch.equal(adapted.location, posterior.location)
+    assert expected.before == expected.after
+    assert expected.before.low < 0.3
+    assert expected.before.high > 0.5
+
+
+def test_the_adapted_network_is_the_one_whose_probabilities_were_judged():
+    posterior, y = network_and_posterior()[1], STREAMS["two classes"]
+    x = shifted(clusters(y, 5))
+    shift = estimate_shift(posterior, x)
+    network = bn.shift.adapted_network(bn.adapt(posterior, x)).eval()
+    with torch.no_grad():
+        torch.testing.assert_close(network(x).softmax(1).double(), shift.after, rtol=1e-4, atol=1e-5)
+
+
+def test_parts_of_a_stream_are_used_together_and_saved(tmp_path):
+    network, posterior = network_and_posterior()
+    first, second = (shifted(clusters(torch.full((32,), k), 10 + k)) for k in (0, 3))
+    once = bn.adapt(posterior, first)
+    twice = bn.adapt(once, second)
+    assert twice.adaptation.rows == 64
+    every = torch.arange(500) % CLASSES
+    assert error(twice, shifted(clusters(every, 8)), every) <= error(once, shifted(clusters(every, 8)), every)
+    twice.save(tmp_path / "net.bayesnorm")
+    loaded = bn.load(tmp_path / "net.bayesnorm", network)
+    assert loaded.decision == twice.decision
+    assert torch.equal(loaded.location, twice.location)
+    assert torch.equal(bn.adapt(loaded, first).location, bn.adapt(twice, first).location)
+
+
+def test_strength_overrides_the_decision():
+    posterior, x = network_and_posterior()[1], clusters(STREAMS["mixed"], 5)
+    assert not torch.equal(bn.adapt(posterior, x, strength=1.0).location, posterior.location)
+    assert torch.equal(bn.adapt(posterior, shifted(x), strength=0.0).location, posterior.location)
+
+
+@pytest.mark.parametrize("stream", ["mixed", "two classes"])
+@pytest.mark.parametrize("change", [lambda x: x, shifted], ids=["same inputs", "shifted inputs"])
+def test_drift_says_what_changed_and_how_wrong_the_network_is(stream, change):
+    posterior, y = network_and_posterior()[1], STREAMS[stream].repeat(2)
+    x = change(clusters(y, 5))
+    result = bn.drift(posterior, x)
+    causes = ["inputs"] * (change is shifted) + ["class mix"] * (stream != "mixed")
+    assert result.cause == (" and ".join(causes) or None)
+    assert str(result.expected_error) in result.summary()
+    assert result.expected_error.before.value == pytest.approx(error(posterior, x, y), abs=0.17)
+    after = result.expected_error.after
+    assert after.low <= after.value <= after.high
+    assert sum(result.class_mix) == pytest.approx(1)
+
+
+def test_validation_data_give_the_usual_error_and_the_threshold_of_confidence():
+    probs = torch.tensor([[0.9, 0.1], [0.8, 0.2], [0.4, 0.6], [0.3, 0.7]])
+    validation = Validation.from_probabilities(probs, torch.tensor([0, 0, 0, 1]), 2.0)
+    assert validation.error == 0.25
+    assert validation.estimated_error(probs) == 0.25
+    assert validation.estimated_error(torch.full((3, 2), 0.5)) == 1
+
+
+def test_probabilities_are_softened_to_a_mean_confidence():
+    probs = torch.randn(200, 4, generator=torch.Generator().manual_seed(0)).mul(3).softmax(1).double()
+    assert float(softened(probs, 0.7).amax(1).mean()) == pytest.approx(0.7, abs=1e-6)
+    assert torch.equal(softened(probs, 0.7).argmax(1), probs.argmax(1))
+
+
+@pytest.mark.filterwarnings("ignore::bayesnorm.errors.BayesNormWarning")  # of the temperature
+def test_calibrate_records_the_error_on_validation_data_which_drift_and_adapt_use(tmp_path):
+    network, posterior = network_and_posterior()
+    y = torch.arange(400) % CLASSES
+    x = clusters(y, 20) + 0.4 * torch.randn(400, FEATURES, generator=torch.Generator().manual_seed(1))
+    calibrated = bn.calibrate(posterior, x, y)
+    with torch.no_grad():
+        wrong = float((network(x).argmax(1) != y).double().mean())
+    assert calibrated.validation.error == wrong
+    assert calibrated.validation.rows == 400
+    calibrated.save(tmp_path / "net.bayesnorm")
+    assert bn.load(tmp_path / "net.bayesnorm", network).validation == calibrated.validation
+    assert f"was {wrong:.0%} on validation data" in bn.drift(calibrated, x).summary()
+    members = bn.calibrate(bn.ensemble([posterior, posterior]), x, y)
+    expected = bn.drift(members, x).expected_error
+    assert expected.before.value == pytest.approx(wrong, abs=0.05)
+    assert expected.usual == calibrated.validation.error
+    assert bn.calibrate(bn.deterministic(network, bn.Categorical()), x, y).likelihood.temperature > 0
+
+
+def test_an_observed_mix_counts_as_far_as_chance_cannot_explain_it():
+    shares = torch.full((4,), 0.25, dtype=torch.float64)
+    same, share = estimate_mix(torch.eye(4).repeat(10, 1), shares)
+    assert share == 0
+    assert torch.equal(same, shares / shares.sum())
+    one, share = estimate_mix(torch.eye(4)[:1].repeat(40, 1), shares)
+    assert share == 1
+    torch.testing.assert_close(one, torch.tensor([1.0, 0, 0, 0], dtype=torch.float64))
+
+
+def test_odd_inputs_are_refused_or_explained():
+    posterior = network_and_posterior()[1]
+    x = clusters(STREAMS["mixed"], 5)
+    with pytest.raises(InputError, match="NaN"):
+        bn.adapt(posterior, torch.where(torch.arange(FEATURES) == 0, torch.nan, x))
+    for odd in (x[:1], x[:1].repeat(50, 1)):
+        with pytest.warns(BayesNormWarning, match="one example|all the same"):
+            adapted = bn.adapt(posterior, odd)
+        assert adapted.decision
+        assert bool(torch.isfinite(adapted.predict(x).probs).all())
+    assert bool(torch.isfinite(bn.adapt(posterior, 1e6 * x).predict(x).probs).all())
+
+
+def test_regression_has_no_classes():
+    torch.manual_seed(0)
+    x = torch.randn(400, 3)
+    network = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 1)).eval()
+    posterior = bn.MCBN(16, states=16).fit(network, x)
+    assert posterior.class_statistics is None
+    result = bn.drift(posterior, x[:40] + 3)
+    assert result.expected_error is None
+    assert result.class_mix is None
+    assert result.cause is None
