@@ -31,6 +31,14 @@ def test_a_negative_running_variance():
         bn.MCBN(16, states=8).fit(model, X)
 
 
+def test_a_running_mean_whose_square_is_infinite():
+    """A posterior of it could be saved, but not loaded."""
+    model = network()
+    model[1].running_mean[3] = -1e20
+    with pytest.raises(bn.BayesNormError, match=r"running mean of batch-norm layer '1' is 1e\+20, but the largest"):
+        bn.MCBN(16, states=8).fit(model, X)
+
+
 @pytest.mark.parametrize("method", [bn.MCBN, bn.GaussianBN])
 def test_constant_data_in_a_layer_without_eps(method):
     with pytest.raises(bn.BayesNormError, match=r"layer '1' has eps=0, and the inputs of 8 of its 8 channels"):

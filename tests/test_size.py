@@ -21,7 +21,7 @@ BUDGET = {
     "maps": 525,
     "methods": 650,
     "metrics": 665,
-    "network": 4_272,
+    "network": 4_279,
     "plots": 1_120,
     "posterior": 1_961,
     "predictive": 848,

@@ -1,23 +1,44 @@
-"""Read some thousand hostile files: `python -m tests.fuzzing models`, or `tables`."""
+"""Attack the package with hostile files, folders and kills: `python -m tests.fuzzing models|tables|runs|maps|kills`.
+
+Every case has a seed, and the same seed gives the same case. The results are added to `--out`, so the command continues
+where an earlier one stopped; `--first` with `--cases` tries some seeds without storing anything.
+"""
 
 from __future__ import annotations
 
 import argparse
+import importlib.metadata
+import json
+import resource
 import tempfile
+import time
 import warnings
+from collections import Counter
 from collections.abc import Callable
 from pathlib import Path
 
 import torch
 
+from bayesnorm.files import parse_json
+from experiments.machine import machine
+
 from .child import in_a_child
 from .outcomes import Outcomes, tried
+from .tables import memory, read_hostile_tables
 
-# Tables that one process reads.
-BATCH = 100
+Read = Callable[[range], Outcomes]
+
+# Bytes of memory that a process may take beyond what it has at its start.
+CAP = 2**31
+
+# Cases of each kind, and how many of them one process tries.
+CASES = {"models": 6_000, "tables": 2_000, "runs": 3_000, "maps": 1_000, "kills": 200}
+TOGETHER = {"models": 500, "tables": 100, "runs": 250, "maps": 100, "kills": 20}
+
+PACKAGES = ("numpy", "pandas", "pyarrow", "openpyxl", "pillow", "safetensors", "scikit-learn")
 
 
-def read_models(folder: Path) -> Callable[[range], Outcomes]:
+def read_models(folder: Path) -> Read:
     """Return a function that reads hostile files of models."""
     from .kinds import kinds
 
@@ -27,38 +48,85 @@ def read_models(folder: Path) -> Callable[[range], Outcomes]:
     return lambda seeds: tried(known, folder, seeds)
 
 
-def read_tables(folder: Path) -> Callable[[range], Outcomes]:
-    """Return a function that reads hostile tables."""
-    from .tables import read_hostile_tables
+def read_folders(folder: Path, what: str) -> Read:
+    """Return a function that reads hostile runs or maps, or kills what writes them."""
+    from .folders import Maps, Runs, read_hostile_folders
+    from .kills import Kills
 
-    warnings.simplefilter("ignore")
-    return lambda seeds: read_hostile_tables(folder, seeds)
+    cases = {"runs": Runs, "maps": Maps, "kills": Kills}[what](folder)
+    return lambda seeds: read_hostile_folders(cases, seeds)
 
 
-parser = argparse.ArgumentParser(description=__doc__)
-parser.add_argument("what", choices=("models", "tables"), nargs="?", default="models", help="what to read")
-parser.add_argument("--cases", type=int, help="how many files")
-parser.add_argument("--first", type=int, default=0, help="the first case's seed")
-options = parser.parse_args()
-torch.set_num_threads(1)
-is_table = options.what == "tables"
-end = options.first + (options.cases or (2_000 if is_table else 10_000))
-failed = False
-with tempfile.TemporaryDirectory() as name:
-    read = (read_tables if is_table else read_models)(Path(name))
+def reader(what: str, folder: Path) -> Read:
+    """Return a function that tries cases of a kind."""
+    if what == "models":
+        return read_models(folder)
+    return (lambda seeds: read_hostile_tables(folder, seeds)) if what == "tables" else read_folders(folder, what)
 
-    def read_all(seeds: range) -> None:
-        """Read the cases of some seeds, and fail if there are faults."""
+
+def attempt(read: Read, seeds: range, result: Path) -> Outcomes:
+    """Try some seeds in a process with a cap on its memory, and return what came of them."""
+
+    def work() -> None:
         outcomes = read(seeds)
-        print(outcomes.as_json(), flush=True)
-        assert not outcomes.faults
+        outcomes.peak = memory("VmHWM") >> 20
+        result.write_text(outcomes.as_json())
 
-    size = BATCH if is_table else end - options.first
-    for first in range(options.first, end, size):
-        seeds = range(first, min(end, first + size))
-        try:
-            in_a_child(lambda seeds=seeds: read_all(seeds), more_memory=2**31 if is_table else 2**30, longest=24 * 3600)
-        except AssertionError as error:
-            print(f"seeds {seeds.start} to {seeds.stop - 1}: {error}", flush=True)
-            failed = True
-raise SystemExit(failed)
+    result.unlink(missing_ok=True)
+    try:
+        in_a_child(work, more_memory=CAP, longest=24 * 3600)
+    except AssertionError as error:
+        return Outcomes(Counter({"fault": len(seeds)}), faults=[f"seeds {seeds.start} to {seeds.stop - 1}: {error}"])
+    return Outcomes.from_json(result.read_text())
+
+
+def processor_seconds() -> float:
+    """Return the processor time of this process and of its children that ended."""
+    parts = [resource.getrusage(who) for who in (resource.RUSAGE_SELF, resource.RUSAGE_CHILDREN)]
+    return sum(part.ru_utime + part.ru_stime for part in parts)
+
+
+def main() -> bool:
+    """Try the cases, and return whether there are faults."""
+    parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("what", choices=CASES, nargs="?", default="models", help="what to attack")
+    parser.add_argument("--cases", type=int, help="how many cases, with those of earlier commands")
+    parser.add_argument("--first", type=int, help="the first case's seed; nothing is stored")
+    parser.add_argument("--out", type=Path, default=Path("results/attack.json"), help="file of the results")
+    options = parser.parse_args()
+    what, cases = options.what, options.cases or CASES[options.what]
+    torch.set_num_threads(1)
+    warnings.simplefilter("ignore")
+    is_stored = options.first is None
+    results = parse_json(options.out.read_bytes()) if is_stored and options.out.exists() else {}
+    stored = results.get(what, {})
+    total = Outcomes.from_json(json.dumps(stored["outcomes"])) if stored else Outcomes()
+    start = stored.get("seeds", [0, 0])[1] if is_stored else options.first
+    end = cases if is_stored else start + cases
+    seconds_before = stored.get("CPU seconds", 0)
+    with tempfile.TemporaryDirectory() as name:
+        read = reader(what, Path(name).resolve())
+        for first in range(start, end, TOGETHER[what]):
+            seeds = range(first, min(end, first + TOGETHER[what]))
+            began = time.monotonic()
+            outcomes = attempt(read, seeds, Path(name) / "outcomes.json")
+            total.include(outcomes)
+            print(f"{what}: seeds to {seeds.stop - 1}, {time.monotonic() - began:.0f} s, {dict(outcomes.counts)}")
+            print(*outcomes.faults, sep="\n", end="\n" if outcomes.faults else "", flush=True)
+            if is_stored:
+                versions = {package: importlib.metadata.version(package) for package in PACKAGES}
+                results = parse_json(options.out.read_bytes()) if options.out.exists() else {}
+                results[what] = {
+                    "seeds": [0, seeds.stop],
+                    "machine": machine(),
+                    "versions": versions,
+                    "memory cap (MiB)": CAP >> 20,
+                    "CPU seconds": round(seconds_before + processor_seconds()),
+                    "outcomes": json.loads(total.as_json()),
+                }
+                options.out.write_text(json.dumps(dict(sorted(results.items())), indent=1) + "\n")
+    return bool(total.faults)
+
+
+if __name__ == "__main__":
+    raise SystemExit(main())

@@ -132,7 +132,10 @@ def _use_estimator(path: Path) -> list[Tensor]:
     if hasattr(estimator, "classes_"):
         assert len(estimator.predict(x)) == len(x)
         return [torch.tensor(estimator.predict_proba(x)), torch.tensor(uncertainty)]
-    numbers = [*estimator.predict(x, return_std=True), *estimator.predict_interval(x), uncertainty]
+    intervals = np.asarray(estimator.predict_interval(x))
+    if estimator.conformal:  # an interval is infinite if there are too few scores for its level
+        intervals = np.where(np.isinf(intervals), 0.0, intervals)
+    numbers = [*estimator.predict(x, return_std=True), intervals, uncertainty]
     estimator.selection_.table()
     return [torch.tensor(part) for part in numbers]
 

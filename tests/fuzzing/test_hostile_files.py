@@ -1,6 +1,6 @@
 """Hostile files of every kind are refused, quickly and in little memory; files of version 0.1 are read, or say why not.
 
-`python -m tests.fuzzing --cases 10000` tries more of them.
+`python -m tests.fuzzing models` tries more of them.
 """
 
 import json

@@ -299,7 +299,8 @@ def _running_layers(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple
                 "batch has no single statistic for it. Use a separate layer for each call, or leave it out with "
                 "layers=."
             )
-        if modules[name].running_mean is None:
+        mean = modules[name].running_mean
+        if mean is None:
             raise NetworkError(
                 f"model: batch-norm layer {name!r} has no running statistics (track_running_stats=False), so it "
                 "cannot run in evaluation mode. Train with running statistics, or leave it out with layers=."
@@ -311,6 +312,12 @@ def _running_layers(network: nn.Module, x: Tensor, layers: LayerChoice) -> tuple
                 f"model: the running variance of batch-norm layer {name!r} is negative in {negative} of "
                 f"{modules[name].num_features} channels, so its outputs are NaN. Load the weights again, or recompute "
                 "the running statistics with torch.optim.swa_utils.update_bn."
+            )
+        most = torch.finfo(torch.promote_types(mean.dtype, torch.float32)).max ** 0.5
+        if bool((mean.abs() > most).any()):
+            raise NetworkError(
+                f"model: the running mean of batch-norm layer {name!r} is {float(mean.abs().max()):g}, but the largest "
+                f"usable number is {most:g}. Load the weights again, or train with a smaller learning rate."
             )
         if f"{name}.running_mean" not in buffers or f"{name}.running_var" not in buffers:
             raise NetworkError(
