@@ -11,7 +11,7 @@ export BAYESNORM_DATA
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart lint format typecheck test-core test reproduce bench-inference bench-peers bench-shift bench-tabular bench-classes clean
+.PHONY: help install quickstart lint format typecheck test-core test reproduce bench-inference bench-peers bench-shift bench-architectures bench-tabular bench-classes clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -98,6 +98,19 @@ bench-peers: .venv-peers/.installed ## Compare with torch-uncertainty and laplac
 
 bench-shift: .venv-shift/.installed ## Compare drift tests with alibi-detect on the images of `shift alarms` (needs BAYESNORM_DATA)
 	.venv-shift/bin/python -m benchmarks.shift_peers $(ARGS)
+
+# torchvision without its dependencies: timm asks for it, and pip would replace torch by another build.
+.venv-architectures/.installed: pyproject.toml benchmarks/architectures_requirements.txt
+	$(PYTHON) -m venv .venv-architectures
+	.venv-architectures/bin/pip --disable-pip-version-check -q install -c constraints.txt -e .
+	.venv-architectures/bin/pip --disable-pip-version-check -q install --no-deps torchvision==0.28.0
+	.venv-architectures/bin/pip --disable-pip-version-check -q install -c constraints.txt \
+		-r benchmarks/architectures_requirements.txt
+	@touch $@
+
+bench-architectures: .venv-architectures/.installed ## Try architectures of timm and torchvision (30 minutes of CPU)
+	OMP_NUM_THREADS=1 .venv-architectures/bin/python -m benchmarks.architectures $(ARGS)
+	$(BIN)/python -m benchmarks.readme_tables
 
 # NGBoost needs an older pandas, so this comparison has its own environment.
 .venv-tabular/.installed: pyproject.toml benchmarks/tabular_requirements.txt
