@@ -19,7 +19,7 @@ BUDGET = {
     "engines": 615,
     "likelihoods": 739,
     "maps": 525,
-    "methods": 650,
+    "methods": 660,
     "metrics": 665,
     "network": 4_279,
     "plots": 1_120,

@@ -165,3 +165,18 @@ def test_whole_numbers_get_the_networks_dtype_unless_it_takes_them(posterior):
     words = nn.Sequential(nn.Embedding(99, 4), nn.Flatten(), nn.BatchNorm1d(12), nn.Linear(12, 1)).eval()
     fitted = bn.MCBN(batch_size=8, states=4).fit(words, pixels.long())
     assert torch.equal(fitted.predict(pixels.long()).mean, fitted.predict(pixels.int()).mean)
+
+
+def test_targets_of_several_tasks_are_found_in_dicts():
+    class Tasks(MapStyle):
+        def __getitem__(self, row):
+            return {"input": X[row], "size": Y[row], "kind": int(X[row, 0] > 0)}
+
+    likelihood = bn.MultiTask({"size": (bn.Gaussian(), 1), "kind": (bn.Categorical(), 2)})
+    model = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).eval()
+    loader = DataLoader(Tasks(), batch_size=16)
+    posterior = bn.MCBN(batch_size=8, states=4).fit(model, loader, likelihood)
+    options = {"batch_size": False, "samples": 2}
+    expected = bn.calibrate(posterior, X, {"size": Y, "kind": (X[:, 0] > 0).long()}, **options)
+    assert bn.calibrate(posterior, loader, **options).likelihood == expected.likelihood
+    assert posterior.predict(loader, samples=2)["kind"].probs.shape == (ROWS, 2)

@@ -204,6 +204,13 @@ def test_arguments_that_are_the_same_in_every_call(networks, posteriors, tmp_pat
         assert other.predict(data).mean.shape == (ROWS, 1)
 
 
+@pytest.mark.parametrize("method", [bn.DeepEnsemble(members=2, epochs=1), bn.BayesByBackprop(epochs=1)])
+def test_methods_that_train_say_that_they_need_one_input(method):
+    for data in (((X, META), Y), WITH_TARGETS["loader"]):
+        with pytest.raises(bn.BayesNormError, match=r"forward\(x, meta\) takes 2 inputs, .*support one"):
+            method.fit(Two(), data)
+
+
 class WholeGraph(nn.Module):
     """One forward pass for all nodes."""
 

@@ -36,7 +36,7 @@ from ..network import (
 )
 from ..posterior import EnsemblePosterior, Posterior, derived_seeds, deterministic
 from .batchnorm_method import BatchNormMethod
-from .fitting import P, checked_seed, fitting_likelihood, require_targets, train_on
+from .fitting import P, checked_seed, fitting_likelihood, require_one_input, require_targets, train_on
 
 Factory = Callable[[int], nn.Module]
 """A function that returns a network with fresh weights for a seed."""
@@ -108,7 +108,9 @@ class DeepEnsemble:
                 )
             if number == 0:
                 # Two examples show problems before the training.
-                executable, example = Executable(network, output), example_rows(train_data, seed)
+                executable = Executable(network, output)
+                require_one_input(executable)
+                example = example_rows(train_data, seed)
                 likelihood = fitting_likelihood(executable, example, likelihood)
                 require_targets(executable, example, train_data, likelihood)
                 if isinstance(self.method, BatchNormMethod):

@@ -56,6 +56,16 @@ def fitting_likelihood(executable: Executable, rows: Tensor, likelihood: Likelih
     return likelihood
 
 
+def require_one_input(executable: Executable) -> None:
+    """Raise an error if a network takes several inputs, which training does not support."""
+    form = executable.form
+    if form.required > 1:
+        raise BayesNormError(
+            f"model: {form.text} takes {form.required} inputs, but methods that train networks support one. Train the "
+            "networks yourself, and pass them to bn.ensemble."
+        )
+
+
 @torch.no_grad()
 def require_targets(executable: Executable, rows: Tensor, train_data: Any, likelihood: Likelihood) -> None:
     """Raise an error if targets in memory do not fit a likelihood: wrong shape, invalid classes, NaN.

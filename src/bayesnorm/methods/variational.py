@@ -44,7 +44,7 @@ from ..network import (
     weight_tensors,
 )
 from ..posterior import GaussianWeights, GroupWeights, VariationalPosterior, WeightDistribution, WeightPrior
-from .fitting import P, checked_seed, fitting_likelihood, require_targets, train_on
+from .fitting import P, checked_seed, fitting_likelihood, require_one_input, require_targets, train_on
 
 # Minimum initial standard deviation, for trained weights that are zero.
 LEAST_STD = 1e-4
@@ -150,6 +150,7 @@ class VariationalMethod(ABC):
         seed = checked_seed(seed, likelihood, progress)
         require_finite_weights(unwrap(model))
         executable = Executable(model, output)
+        require_one_input(executable)
         rows = _rows(train_data)
         with renamed_argument("x", "train_data"):
             seen = example_rows(train_data, seed)

@@ -149,4 +149,5 @@ def whole_data(data: Any, form: InputForm, name: str, seed: int = 0) -> Entry:
 
 
 def _bytes(x: Tensor) -> int:
-    return x.numel() * x.element_size()
+    """Return the memory of inputs, with whole numbers in single precision."""
+    return x.numel() * max(4, x.element_size())
