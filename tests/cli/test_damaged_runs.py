@@ -76,6 +76,12 @@ def test_changed_facts(changed, bayesnorm, regression_run, place):
         assert "\x1b" not in ended.err
 
 
+def test_columns_of_the_same_name_are_refused(changed, refuses, regression_run):
+    run = changed("run.json", ("columns", 0, "name"), '"town"')
+    for command in ("predict", "drift"):
+        assert "each name once" in refuses(command, run, regression_run.data)
+
+
 @pytest.mark.parametrize(
     ("command", "file", "place", "text"),
     [

@@ -72,6 +72,12 @@ def test_the_page_is_beside_the_report(bayesnorm, classification_run, tmp_path):
     assert (run / "drift.html").is_file()
 
 
+def test_the_drift_of_a_classifier_is_printed_as_json(bayesnorm, classification_run, tmp_path):
+    ended = bayesnorm("drift", classification_run.run, classification_run.data, "--out", tmp_path / "page", "--json")
+    assert ended.code == 0, ended.err
+    assert json.loads(ended.out)["found"]["network"]["layers"]
+
+
 def test_one_row(bayesnorm, regression_run, tmp_path):
     data = write_csv(tmp_path / "one.csv", [["area", "age", "town"], [100, 40, "Oss"]])
     ended = bayesnorm("drift", regression_run.run, data, "--out", tmp_path / "page.html", "--fail-on-drift")

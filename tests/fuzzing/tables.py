@@ -168,7 +168,7 @@ SHAPES: dict[str, Shape] = {
         text(lambda chance: "".join(f'{{"k{i}":1}}\n' for i in range(chance.choice([9000, 120_000])))), ".jsonl", True
     ),
     "json, a key twice": Shape(text(lambda _: '{"a":1,"b":2}\n{"a":1,"a":2}\n'), ".jsonl", refused=True),
-    "json, long number": Shape(text(lambda chance: f'{{"a":{10 ** chance.choice([400, 4999])}}}\n'), ".jsonl", True),
+    "json, long number": Shape(text(lambda chance: f'{{"a":1{"0" * chance.choice([400, 4999])}}}\n'), ".jsonl", True),
     "json, endless number": Shape(text(lambda _: '{"a":1e999}\n'), ".jsonl", refused=True),
     "json, deep": Shape(text(lambda _: '{"a":' + "[" * 10**5 + "]" * 10**5 + "}\n"), ".jsonl", refused=True),
     "json, lists": Shape(text(lambda _: '{"a":[' + "[]," * 2**20 + "[]]}\n"), ".jsonl", refused=True),

@@ -172,7 +172,8 @@ def target_folders(targets: Sequence[str]) -> dict[str, str]:
 def json_value(value: Any) -> Any:
     """Return a value, dataclass, mapping, array or sequence as JSON values."""
     if hasattr(value, "__dataclass_fields__"):
-        return {field.name: json_value(getattr(value, field.name)) for field in fields(value)}
+        stored = {field.name: getattr(value, field.name) for field in fields(value)}
+        return {name: json_value(entry) for name, entry in stored.items() if not callable(entry)}
     if isinstance(value, np.ndarray | np.generic):
         return json_value(value.tolist())
     if isinstance(value, Mapping):
@@ -209,6 +210,9 @@ def read_facts(folder: Path, *, or_several: bool = False) -> dict[str, Any]:
         return facts
     for name, check in CHECKS.items():
         check(facts.get(name), f"{name} of {folder / FACTS}")
+    names = [column["name"] for column in facts["columns"]]
+    if len(set(names)) < len(names):
+        refuse(f"columns of {folder / FACTS}", names, "each name once")
     return facts
 
 
