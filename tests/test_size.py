@@ -21,7 +21,7 @@ BUDGET = {
     "maps": 525,
     "methods": 660,
     "metrics": 665,
-    "network": 4_279,
+    "network": 4_282,
     "plots": 1_120,
     "posterior": 1_961,
     "predictive": 848,

@@ -14,7 +14,7 @@ from .errors import BayesNormError, quoted
 
 def as_whole(value: Any) -> int | None:
     """Return a whole number of any type as an int, or None for anything else, such as booleans and arrays."""
-    if isinstance(value, bool) or hasattr(value, "__len__"):  # one-element arrays and tensors support __index__
+    if isinstance(value, bool | np.bool_) or hasattr(value, "__len__"):  # arrays of one number support __index__
         return None
     try:
         return int(operator.index(value))

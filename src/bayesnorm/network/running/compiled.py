@@ -209,6 +209,9 @@ class CompiledExecutable(Executable):
         """Allow or forbid TF32 for convolutions temporarily."""
         flags = torch.backends.cudnn
         allowed_before = flags.allow_tf32
+        if allowed_before == self._tf32:
+            yield
+            return
         flags.allow_tf32 = self._tf32
         try:
             yield

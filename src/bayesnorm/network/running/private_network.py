@@ -11,7 +11,6 @@ from __future__ import annotations
 
 import contextlib
 from collections.abc import Callable, Iterator, Sequence
-from functools import partial
 from typing import Any
 
 import torch
@@ -80,9 +79,12 @@ class PrivateNetwork:
         """Return outputs under many states, (n, batch, *out)."""
         self.restart()
         layers, overridden, tensors = _flat(*self.batchnorm.maps(states))
+
+        def run_one(*one: Tensor) -> Tensor:  # torch 2.6 writes out a `partial` with the values of its tensors
+            return self._under_maps(x, layers, overridden, *one)
+
         with quiet_vmap(), _LowerConvolutions() if self.casts_convolutions else contextlib.nullcontext():
-            run = torch.vmap(partial(self._under_maps, x, layers, overridden), randomness="same")
-            outputs: Tensor = run(*tensors)
+            outputs: Tensor = torch.vmap(run_one, randomness="same")(*tensors)
         return outputs
 
     def fitting(self, states: State) -> State:
