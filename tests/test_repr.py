@@ -64,6 +64,7 @@ def test_choices(posterior):
     assert line(bn.diagnose(posterior.model, ROWS, batch_sizes=[16, 32])) == "Diagnosis(sizes=<2 BatchSizeDiagnosis>)"
 
 
+@pytest.mark.filterwarnings("ignore:The smaller network:bayesnorm.BayesNormWarning")
 def test_compressed_networks(posterior):
     compressed = compression.prune_channels(posterior, ROWS, multiply_adds=0.9)
     line(compressed)

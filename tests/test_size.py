@@ -15,7 +15,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "bayesnorm"
 BUDGET = {
     "active": 635,
     "cli": 3_270,
-    "compression": 680,
+    "compression": 713,
     "engines": 615,
     "likelihoods": 739,
     "maps": 525,

@@ -1,6 +1,7 @@
 """Pruning channels of trained batch-normalised networks: as many as asked for, those that matter least."""
 
 import copy
+import warnings
 
 import pytest
 import torch
@@ -9,6 +10,10 @@ from torch import nn
 import bayesnorm as bn
 from bayesnorm.compression import prune_channels
 from bayesnorm.network import multiply_adds
+from bayesnorm.training import train
+
+# These networks are small, and most of them are not trained, so that their predictions change easily.
+pytestmark = pytest.mark.filterwarnings("ignore:The smaller network:bayesnorm.BayesNormWarning")
 
 
 def image_network():
@@ -78,7 +83,8 @@ def test_what_cannot_be_pruned(posterior):
     point, plain, mixed = (bn.deterministic(model, bn.Categorical()) for model in (posterior.model, plain, mixed))
     for given, rows, options, match in (
         (posterior, x, {"criterion": "magic"}, "criterion must be one of .*, got 'magic'"),
-        (posterior, x, {"multiply_adds": 1e-6}, r"multiply_adds=1e-06, but a share of 0\.\d+ is left"),
+        (posterior, x, {"multiply_adds": 0.01}, "multiply_adds must be a number from 0.05 and up to 1, got 0.01"),
+        (posterior, x, {"multiply_adds": 0.05}, r"multiply_adds=0.05, but a share of 0\.\d+ is left"),
         (posterior.model, x, {}, "posterior must be the posterior .*, got Sequential.* Fit one first"),
         (point, x, {"criterion": "statistics"}, "DeterministicPosterior, which does not sample batch statistics"),
         (posterior, torch.full_like(x, 3e38), {}, r"x gives NaN or infinite inputs to layer '\d'"),
@@ -87,3 +93,69 @@ def test_what_cannot_be_pruned(posterior):
     ):
         with pytest.raises(bn.BayesNormError, match=match):
             prune_channels(given, rows, **options)
+
+
+class Residual(nn.Module):
+    """A residual block; with a projection, its shortcut is a convolution with batch norm."""
+
+    def __init__(self, before, after, projection):
+        super().__init__()
+        self.branch = nn.Sequential(
+            nn.Conv2d(before, after, 3, padding=1, bias=False), nn.BatchNorm2d(after), nn.ReLU(),
+            nn.Conv2d(after, after, 3, padding=1, bias=False), nn.BatchNorm2d(after),
+        )  # fmt: skip
+        shortcut = nn.Conv2d(before, after, 1, bias=False), nn.BatchNorm2d(after)
+        self.shortcut = nn.Sequential(*shortcut) if projection else nn.Identity()
+
+    def forward(self, x):
+        return (self.branch(x) + self.shortcut(x)).relu()
+
+
+NETWORKS = {
+    "plain": [nn.Conv2d(8, 16, 3), nn.BatchNorm2d(16), nn.ReLU()],
+    "shortcuts": [Residual(8, 8, False)],
+    "projections": [Residual(8, 16, True)],
+}
+
+
+@pytest.fixture(scope="module", params=NETWORKS)
+def trained(request):
+    """A network that tells apart noisy patterns, its posterior and images."""
+    torch.manual_seed(0)
+    body = copy.deepcopy(NETWORKS[request.param])
+    width = 8 if request.param == "shortcuts" else 16
+    model = nn.Sequential(nn.Conv2d(1, 8, 3), nn.BatchNorm2d(8), nn.ReLU(), *body, nn.AdaptiveAvgPool2d(2))
+    model = nn.Sequential(*model, nn.Flatten(), nn.Linear(4 * width, 6))
+    y = torch.arange(600) % 6
+    x = torch.randn(6, 1, 8, 8)[y] + 0.7 * torch.randn(600, 1, 8, 8)
+    train(model, x, y, loss=nn.functional.cross_entropy, epochs=8, batch_size=50)
+    return bn.MCBN(batch_size=50, states=32).fit(model.eval(), x, bn.Categorical()), x, y
+
+
+@pytest.mark.parametrize("criterion", ["signal", "statistics"])
+def test_the_classifier_is_not_pruned_away(trained, criterion):
+    """Layers without batch norm are on the scale of the others, so none of them is left with one input."""
+    posterior, x, y = trained
+    small = prune_channels(posterior, x, multiply_adds=0.5, criterion=criterion).network
+    assert small[-1].in_features >= posterior.model[-1].in_features / 6
+    accuracy = [float((network(x).argmax(1) == y).double().mean()) for network in (posterior.model, small)]
+    assert accuracy[0] > 0.9
+    assert accuracy[1] > accuracy[0] - 0.25
+
+
+def test_a_warning_says_if_predictions_change_and_the_repr_what_was_pruned(trained, monkeypatch):
+    posterior, x, _ = trained
+    with warnings.catch_warnings():
+        warnings.simplefilter("error")
+        assert "narrower" not in repr(prune_channels(posterior, x, multiply_adds=1.0))
+    monkeypatch.setattr("bayesnorm.compression.channels.CHANGED", 0.01)
+    with pytest.warns(
+        bn.BayesNormWarning, match=r"smaller network gives another class for \d+% of x. Fine-tune"
+    ) as seen:
+        pruned = prune_channels(posterior, x, multiply_adds=0.2, criterion="scale")
+    assert seen[0].filename == __file__
+    assert "layers are narrower, most of all" in repr(pruned)
+    head = nn.Sequential(*posterior.model[:-1], nn.Linear(posterior.model[-1].in_features, 1)).eval()
+    regression = bn.MCBN(batch_size=8, states=4).fit(head, x, bn.Gaussian())
+    with pytest.warns(bn.BayesNormWarning, match=r"changes \d+% of the outputs' variance on x"):
+        prune_channels(regression, x, multiply_adds=0.2, criterion="scale")

@@ -5,17 +5,19 @@ compensate as far as possible (`elimination.py`). A channel's importance is the 
 outputs of the following layers. The criterion says how this change is measured:
 
 - `"signal"`: after the following batch norm, that is, weighted by scale^2 / running variance.
-- `"statistics"`: relative to the batch-to-batch variation of the output's mean under the posterior, which the network
-  already tolerates.
+- `"statistics"`: the same in total for a layer, but outputs whose mean varies more between batches under the posterior
+  count less, because the network already tolerates that.
 - `"scale"`: the importance is only |scale| of the channel's own batch norm, and nothing compensates for its removal.
   This is network slimming (Liu et al. 2017) without its penalty in training.
 
-Without a following batch norm, the first two measure the change relative to the output's variance.
+Without a following batch norm, the first two measure the change relative to the output's variance. They are averages
+over the outputs of a layer, so that layers with and without batch norm are on one scale (`elimination.py`).
 """
 
 from __future__ import annotations
 
 import math
+import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -25,9 +27,11 @@ import torch
 from torch import Tensor, nn
 
 from ..arguments import require_number, require_seed
-from ..errors import BayesNormError, NetworkError
+from ..errors import BayesNormError, BayesNormWarning, NetworkError
+from ..likelihoods import Likelihood
 from ..network import (
     OUTPUTS,
+    Executable,
     Removal,
     Units,
     find_batchnorm,
@@ -38,6 +42,7 @@ from ..network import (
     trace_units,
 )
 from ..posterior import Posterior
+from ..predictive import ClassificationPredictive, RegressionPredictive
 from .compressed import Compressed
 from .elimination import eliminated, make_up, readers
 
@@ -45,6 +50,15 @@ Criterion = Literal["signal", "statistics", "scale"]
 
 # The number of samples for estimating the variances of batch means.
 DRAWS = 256
+
+# The smallest share of multiply-adds that may be asked for.
+LEAST_MULTIPLY_ADDS = 0.05
+
+# A warning appears if predictions for this share of the examples change.
+CHANGED = 0.2
+
+# The number of examples whose predictions are compared.
+COMPARED = 1024
 
 
 @torch.inference_mode(False)
@@ -60,18 +74,20 @@ def prune_channels(
     """Return a smaller network without the least important channels, with new batch statistics.
 
     The smaller network is not trained. A few epochs of `bayesnorm.training.distill` or `train` on `.network` recover
-    most of the accuracy. Then fit `bn.MCBN` to it for uncertainty.
+    most of the accuracy. Then fit `bn.MCBN` to it for uncertainty. If the predictions for `x` change much, a warning
+    says so. The result's `repr` says what was pruned.
 
     Args:
         posterior: The posterior of `MCBN`, `GaussianBN` or `StochasticBN`; it and its network are not modified.
         x: Training examples. They give the covariance of channels and the new batch statistics.
-        multiply_adds: The largest share of the multiply-adds to keep. [default: 0.5]
+        multiply_adds: The largest share of the multiply-adds to keep, at least 0.05. [default: 0.5]
         criterion: How a channel's importance is measured. "signal": its effect after the following batch norm.
-            "statistics": that effect relative to the batch-to-batch variation, which the network already tolerates.
+            "statistics": the same, but outputs that vary more between batches count less.
             "scale": the scale of its own batch norm alone. [default: "signal"]
         seed: Seed for sampling batch statistics.
     """
-    share, seed = require_number("multiply_adds", multiply_adds, above=0, most=1), require_seed(seed)
+    share = require_number("multiply_adds", multiply_adds, least=LEAST_MULTIPLY_ADDS, most=1)
+    seed = require_seed(seed)
     if criterion not in get_args(Criterion):
         raise BayesNormError(f"criterion must be one of {get_args(Criterion)}, got {criterion!r}.")
     if not isinstance(posterior, Posterior):
@@ -82,9 +98,7 @@ def prune_channels(
     executable = posterior.executable
     rows, network = executable.input(x), own_copy(posterior.model)
     units = trace_units(network)
-    variances: dict[str, Tensor | None] = {name: layer.running_var for name, layer in find_batchnorm(network).items()}
-    if criterion == "statistics":
-        variances = dict(_mean_variances(posterior, seed))
+    variances = _mean_variances(posterior, seed) if criterion == "statistics" else {}
     changed = own_copy(network)
     heard = [] if criterion == "scale" else readers(changed, units, rows, variances)
     scales = _scales(network, units)
@@ -116,7 +130,28 @@ def prune_channels(
             f"multiply_adds={share:g}, but a share of {share * left / limit:.3f} is left after removing every channel "
             f"that can be removed{_why(units)}. Use a larger share."
         )
-    return Compressed(renewed_statistics(small, rows), network, {}, {}, posterior.likelihood, executable.output)
+    small = renewed_statistics(small, rows)
+    _warn_if_changed(executable, Executable(small, executable.output), posterior.likelihood, rows[:COMPARED])
+    return Compressed(small, network, {}, {}, posterior.likelihood, executable.output)
+
+
+def _warn_if_changed(before: Executable, after: Executable, likelihood: Likelihood, x: Tensor) -> None:
+    """Warn if the smaller network's predictions for training examples are far from those of the original network."""
+    old, new = (likelihood.predictive(executable.run(None, x)) for executable in (before, after))
+    if isinstance(old, ClassificationPredictive) and isinstance(new, ClassificationPredictive):
+        lost, what = float((old.label != new.label).double().mean()), "gives another class for {} of x"
+    elif isinstance(old, RegressionPredictive) and isinstance(new, RegressionPredictive):
+        spread = (old.mean - old.mean.mean(0)).square().sum().clamp_min(1e-300)
+        lost, what = float((old.mean - new.mean).square().sum() / spread), "changes {} of the outputs' variance on x"
+    else:
+        return
+    if lost > CHANGED:
+        warnings.warn(
+            f"The smaller network {what.format(f'{min(lost, 1):.0%}')}. Fine-tune it with bayesnorm.training.distill "
+            "before use, or keep a larger share of multiply_adds.",
+            BayesNormWarning,
+            stacklevel=5,
+        )
 
 
 def _why(units: Units) -> str:

@@ -57,7 +57,12 @@ class Compressed:
 
     def __repr__(self) -> str:
         after, before = (sum(v.numel() for v in tensors_of(n).values() if v.dim()) for n in (self.network, self.before))
-        return f"Compressed({after:,} parameters, {before:,} before compression; see report())"
+        old, new = tensors_of(self.before), tensors_of(self.network)
+        widths = {name.removesuffix(".weight"): (len(old[name]), len(v)) for name, v in new.items() if v.dim() > 1}
+        pruned = {name: f"{name} {a} -> {b}" for name, (a, b) in widths.items() if a != b}
+        most = min(pruned, key=lambda name: widths[name][1] / widths[name][0], default="")
+        what = f"{len(pruned)} of {len(widths)} layers are narrower, most of all {pruned[most]}; " if pruned else ""
+        return f"Compressed({after:,} parameters, {before:,} before compression; {what}see report())"
 
     def report(self, x: Any = None, y: Any = None, *, batch_size: int = 64) -> CompressionReport:
         """Return sizes and bits; with `x`, also multiply-adds, error and time before and after.
