@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 from typing import Any
 
 # How many characters of a long value are quoted, and how much of a long message is kept at its start and end.
@@ -66,3 +67,12 @@ class MissingExtraError(BayesNormError, ImportError):
 
 class BayesNormWarning(UserWarning):
     """Issued once if something works, but not as well as it could."""
+
+
+def load_package(name: str, advice: str) -> Any:
+    """Return an optional package or its module, or raise an error with the advice how to install it."""
+    try:
+        importlib.import_module(name.partition(".")[0])
+        return importlib.import_module(name)
+    except ImportError as error:
+        raise MissingExtraError(advice) from error

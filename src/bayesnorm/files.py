@@ -53,10 +53,10 @@ def write(
     """
     plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
     text = json.dumps(config, sort_keys=True, allow_nan=False)
-    told = {"format": file_format, "version": str(VERSION), "config": text, "digest": content_digest(plain, text)}
-    content = to_bytes(plain, metadata=told)
+    metadata = {"format": file_format, "version": str(VERSION), "config": text, "digest": content_digest(plain, text)}
+    content = to_bytes(plain, metadata=metadata)
     size = int.from_bytes(content[:8], "little")
-    header = json.dumps(json.loads(content[8 : 8 + size]) | {"__metadata__": told}, separators=(",", ":")).encode()
+    header = json.dumps(json.loads(content[8 : 8 + size]) | {"__metadata__": metadata}, separators=(",", ":")).encode()
     header += b" " * (-len(header) % 8)  # aligns the tensors
     if len(header) > LARGEST_HEADER:
         raise FileFormatError(
@@ -142,7 +142,7 @@ def read_tensors(
             if length <= min(size - 8, LARGEST_HEADER):  # otherwise this is not a header
                 text = file.read(length)
             described = json.loads(text)
-            told = described.pop("__metadata__", None) or {}
+            metadata = described.pop("__metadata__", None) or {}
             data = max((int(tensor["data_offsets"][1]) for tensor in described.values()), default=0)
             if size != 8 + length + data:
                 raise ValueError(f"it has {size} bytes instead of {8 + length + data}")
@@ -159,7 +159,7 @@ def read_tensors(
     except (MemoryError, RecursionError) as error:
         raise FileFormatError(f"{argument}: {path} is too large to read ({error!r}). To fix this, {again}.") from error
     # Cloned, because sums over memory with another alignment may differ in the last bit.
-    return {name: loaded.pop(name).clone() for name in list(loaded)}, told
+    return {name: loaded.pop(name).clone() for name in list(loaded)}, metadata
 
 
 def under(prefix: str, tensors: dict[str, Tensor]) -> dict[str, Tensor]:
@@ -189,6 +189,12 @@ def content_digest(tensors: dict[str, Tensor], text: str) -> str:
         digest.update(f"{name} {tensor.dtype} {tuple(tensor.shape)}".encode())
         digest.update(tensor.contiguous().flatten().view(uint8).numpy().data)
     return digest.hexdigest()
+
+
+def file_digest(path: Path) -> str:
+    """Return the SHA-256 of a file."""
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def require_version(path: Path, version: str, argument: str, again: str) -> None:

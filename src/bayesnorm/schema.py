@@ -62,7 +62,7 @@ def whole(least: int = 0, most: int = LARGEST_WHOLE) -> Check:
 def number(least: float = -math.inf, most: float = math.inf, *, above: float = -math.inf) -> Check:
     """Describe a finite number between limits; `above` itself is not allowed."""
     limits = {"from": least, "above": above, "up to": most}
-    told = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit))
+    words = " and ".join(f"{word} {limit:g}" for word, limit in limits.items() if math.isfinite(limit))
 
     @Check
     def check(value: Any, where: str) -> None:
@@ -73,7 +73,7 @@ def number(least: float = -math.inf, most: float = math.inf, *, above: float = -
             or not least <= number_value <= most
             or number_value <= above
         ):
-            refuse(where, value, f"a finite number {told}".rstrip())
+            refuse(where, value, f"a finite number {words}".rstrip())
 
     return check
 

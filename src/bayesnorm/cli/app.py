@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type
 import typer
 from typer.core import TyperGroup
 
-from ..errors import BayesNormError, FileFormatError, MissingExtraError, quoted
+from ..errors import BayesNormError, FileFormatError, MissingExtraError, load_package, quoted
 from ..writing import require_writable
 from .ending import UsageError, run_commands
 from .fit import fit
@@ -141,13 +141,9 @@ def load_bundled(name: str) -> Any:
     Args:
         name: One of `BUNDLED`.
     """
-    try:
-        import pandas  # noqa: F401
-        from sklearn import datasets
-    except ImportError as error:
-        raise MissingExtraError(
-            f"{name} needs scikit-learn and pandas. Run: pip install scikit-learn pandas"
-        ) from error
+    advice = f"{name} needs scikit-learn and pandas. Run: pip install scikit-learn pandas"
+    load_package("pandas", advice)
+    datasets = load_package("sklearn.datasets", advice)
     options = {"scaled": False} if name == "sklearn:diabetes" else {}
     bunch = getattr(datasets, BUNDLED[name])(as_frame=True, **options)
     frame = bunch.frame.copy()

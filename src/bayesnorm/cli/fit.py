@@ -24,7 +24,7 @@ from .options import (
     flag,
     option,
 )
-from .printing import note, show_json, show_pairs
+from .printing import show_json, show_pairs
 from .run_folder import PAGE, require_run_free, target_folders
 from .tables import MOST_MIB, open_table
 
@@ -142,8 +142,7 @@ def fit(
     # Most arguments are read from here, under the names that the options have in a run folder.
     options = FitOptions.from_command_line(context.params)
     command = shlex.join(["bayesnorm", "fit", *_arguments(context)])
-    tell = (lambda _: None) if quiet else note
-    fit_context = FitContext(spreadsheet_safe, command, tell, progress=not quiet)
+    fit_context = FitContext(spreadsheet_safe, command, quiet)
     runs = fit_run(open_table(data, max_size, encoding), out, target, options, fit_context)
     if as_json:
         first, *others = runs.values()

@@ -18,6 +18,7 @@ from .held_out import FEW_ROWS, LEVEL, RowSplit, hold_out, predict_by_folds, pre
 from .options import FitOptions, Task
 from .output_files import prediction_file
 from .predictions import DIGITS, count_infinite_intervals, infinite_intervals_words, round_predictions
+from .printing import note
 from .run_folder import CONTENTS, MODEL, PAGE, TEST, json_value, new_run, target_folders, write_facts, write_json
 from .run_report import make_report
 from .table_source import Source
@@ -35,14 +36,17 @@ class FitContext:
     Args:
         spreadsheet_safe: Whether to mark text that a spreadsheet would run as a formula.
         command: The command that creates the same run again.
-        tell: Called with every message for the user.
-        progress: Whether to show progress bars.
+        quiet: Whether to show neither messages nor progress bars.
     """
 
     spreadsheet_safe: bool
     command: str
-    tell: Tell
-    progress: bool
+    quiet: bool
+
+    def tell(self, line: str) -> None:
+        """Print a message."""
+        if not self.quiet:
+            note(line)
 
 
 def fit_run(
@@ -113,7 +117,7 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
         context.tell(
             f"Training on {format_count(len(train), 'row')}, with {format_count(len(split.test), 'row')} held out."
         )
-    model = _estimator(options, table.task, context.progress)
+    model = _estimator(options, table.task, not context.quiet)
     model.fit(table.inputs.iloc[train], table.y[train], groups=split.groups)
     if line := model.preprocessing_.screening_words:
         warnings.insert(0, line)

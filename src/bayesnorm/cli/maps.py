@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import hashlib
 import json
 import shlex
 import sys
@@ -10,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..errors import quoted
-from ..files import parse_json
+from ..files import file_digest, parse_json
 from ..words import format_count
 from ..writing import resolved, write_bytes
 from .ending import UsageError
@@ -87,7 +86,7 @@ def maps(
     code = getattr(module, "__file__", None)
     options = {
         "model": model,
-        "code": None if code is None else hashlib.sha256(Path(code).read_bytes()).hexdigest(),
+        "code": None if code is None else file_digest(Path(code)),
         "weights": package.digest_of_weights(network),
         "settings": map_settings.as_json(),
         "method": {"name": method, "batch_size": batch_size, "states": states, "samples": samples},
@@ -104,7 +103,7 @@ def maps(
         training_images = package.ImageFiles(training, map_settings)
         posterior = getattr(methods, method)(batch_size, states=states).fit(network, training_images, likelihood)
         posterior.save(out / POSTERIOR)
-        stored = {"options": options, "posterior": hashlib.sha256((out / POSTERIOR).read_bytes()).hexdigest()}
+        stored = {"options": options, "posterior": file_digest(out / POSTERIOR)}
         write_bytes(out / OPTIONS, json.dumps(stored, indent=1).encode())
 
     def progress(done: int, total: int) -> None:
@@ -157,7 +156,7 @@ def _stored_posterior(out: Path, options: dict[str, Any]) -> bool:
     other = next((name for name in plain if before.get(name) != plain[name]), None)
     if other is not None:
         raise UsageError(f"--out: {out} contains maps that were made with other inputs ({other}). Use another folder.")
-    return (out / POSTERIOR).is_file() and hashlib.sha256((out / POSTERIOR).read_bytes()).hexdigest() == digest
+    return (out / POSTERIOR).is_file() and file_digest(out / POSTERIOR) == digest
 
 
 def _print_summary(image_maps: list[Any], right: Any, labelled: Any, out: Path, has_page: bool, as_json: bool) -> None:

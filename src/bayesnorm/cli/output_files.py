@@ -17,7 +17,7 @@ from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
-from ..errors import BayesNormError, MissingExtraError
+from ..errors import BayesNormError, load_package
 from ..words import format_count
 from ..writing import replacing, require_writable, write_bytes
 from .printing import escape_controls, note, standard_output
@@ -99,12 +99,9 @@ def prediction_file(out: Path, *, spreadsheet_safe: bool) -> Iterator[Write]:
 
 def load_openpyxl() -> Any:
     """Return the package openpyxl, or raise an error that says how to install it."""
-    try:
-        return importlib.import_module("openpyxl")
-    except ImportError as error:
-        raise MissingExtraError(
-            "--out: Excel files need openpyxl. Run: pip install openpyxl, or choose a name that ends in .csv."
-        ) from error
+    return load_package(
+        "openpyxl", "--out: Excel files need openpyxl. Run: pip install openpyxl, or choose a name that ends in .csv."
+    )
 
 
 def write_table(columns: Sequence[str], rows: Sequence[Sequence[Any]], out: Path) -> None:

@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BayesNormError, FileFormatError
-from ..files import VERSION, parse_json, require_version
+from ..files import VERSION, file_digest, parse_json, require_version
 from ..schema import flag, later, listed, mapping, one_of, record, refuse, text
 from ..writing import abandoned, exchange, locked, partial, require_writable_folder, resolved, write_bytes
 from .ending import delay_signals
@@ -132,7 +132,7 @@ def _old(working: Path) -> Path:
 def write_facts(folder: Path, facts: Mapping[str, Any]) -> None:
     """Write the `run.json` of a run, or the one that lists the folders of several targets, after all other files."""
     parts = (folder / MODEL, folder / CONTENTS, *sorted(folder.glob(f"*/{FACTS}")))
-    digests = {path.relative_to(folder).as_posix(): _file_digest(path) for path in parts if path.exists()}
+    digests = {path.relative_to(folder).as_posix(): file_digest(path) for path in parts if path.exists()}
     content = {"format": FORMAT, "version": VERSION, **facts, "files": digests}
     write_json(folder / FACTS, {**content, "digest": facts_digest(content)})
 
@@ -148,14 +148,9 @@ def unchanged(folder: Path, facts: Mapping[str, Any], name: str) -> Path:
     path = folder / name
     if not path.is_file():
         raise FileFormatError(f"RUN: {path} is missing. Run `bayesnorm fit` again.")
-    if facts["files"].get(name) != _file_digest(path):
+    if facts["files"].get(name) != file_digest(path):
         raise FileFormatError(f"RUN: {path} was changed after it was written. Run `bayesnorm fit` again.")
     return path
-
-
-def _file_digest(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def target_folders(targets: Sequence[str]) -> dict[str, str]:

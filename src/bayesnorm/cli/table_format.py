@@ -25,14 +25,8 @@ ZIP, PARQUET = b"PK\3\4", b"PAR1"
 # Bytes from the start of a file that decide its format.
 INSPECTED_BYTES = 4096
 
-_SUFFIXES: dict[str, Format] = {
-    ".parquet": "parquet",
-    ".pq": "parquet",
-    ".xlsx": "xlsx",
-    ".xlsm": "xlsx",
-    ".jsonl": "jsonl",
-    ".ndjson": "jsonl",
-}
+_SUFFIXES: dict[str, Format] = {".parquet": "parquet", ".pq": "parquet", ".xlsx": "xlsx", ".xlsm": "xlsx"}
+_SUFFIXES |= {".jsonl": "jsonl", ".ndjson": "jsonl"}
 # The first bytes of files that are not tables, and the end of the message about them.
 _FOREIGN = {
     b"BZh": "compressed with bzip2. Unpack it first.",

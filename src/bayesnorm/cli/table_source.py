@@ -19,7 +19,7 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
-from ..errors import InputError, MissingExtraError
+from ..errors import InputError, load_package
 
 # What to do if a file is not a table.
 PASS_A_TABLE = "Pass a CSV, TSV, JSON lines, Excel (.xlsx) or Parquet file."
@@ -260,8 +260,4 @@ def data_frame(rows: Sequence[Sequence[Any]], names: Sequence[str], places: Sequ
 
 def pandas() -> Any:
     """Return the package pandas, or raise an error that says how to install it."""
-    try:
-        import pandas
-    except ImportError as error:
-        raise MissingExtraError("Tables need scikit-learn and pandas. Run: pip install scikit-learn pandas") from error
-    return pandas
+    return load_package("pandas", "Tables need scikit-learn and pandas. Run: pip install scikit-learn pandas")

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any
 
@@ -113,22 +113,24 @@ def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> Tra
 
 def _require_options(file: TableFile, options: FitOptions) -> None:
     """Raise an error for columns that do not exist, and for options that contradict each other."""
-    require_columns(file, [options.target], "--target")
-    require_columns(file, options.drop, "--drop")
-    require_columns(file, options.keep, "--keep")
-    require_columns(file, options.categorical, "--categorical")
-    require_columns(file, list(options.read_as), "--as")
-    for option, name in (("--time", options.time), ("--group", options.group)):
-        require_columns(file, [name] if name else [], option)
-        if name == options.target:
-            raise UsageError(f"{option}: {quoted(name)} is the target. Choose another column.")
-    for option, names in (("--drop", options.drop), ("--keep", options.keep)):
-        if options.target in names:
+    named: dict[str, Sequence[str]] = {
+        "--target": (options.target,),
+        "--drop": options.drop,
+        "--keep": options.keep,
+        "--categorical": options.categorical,
+        "--as": tuple(options.read_as),
+        "--time": () if not options.time else (options.time,),
+        "--group": () if not options.group else (options.group,),
+    }
+    for option, names in named.items():
+        require_columns(file, names, option)
+    for option in ("--time", "--group", "--drop", "--keep"):
+        if options.target in named[option]:
             raise UsageError(f"{option}: {quoted(options.target)} is the target. Choose another column.")
     if options.read_as.get(options.target) in ("text", *DATES):
         raise UsageError(f"--as: the target {quoted(options.target)} can be read as category or number only.")
-    for option, names in (("--keep", options.keep), ("--as", tuple(options.read_as))):
-        both = [name for name in names if name in options.drop]
+    for option in ("--keep", "--as"):
+        both = [name for name in named[option] if name in options.drop]
         if both:
             raise UsageError(f"{option} and --drop both name {quoted(both[0])}. Use one of them.")
 

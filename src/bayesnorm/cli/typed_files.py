@@ -6,11 +6,11 @@ A few kilobytes can unpack to any size, and a view of a database can compute for
 from __future__ import annotations
 
 import contextlib
-import importlib
 import os
 import re
 import shutil
 import sqlite3
+import sys
 import tempfile
 import zipfile
 from collections.abc import Iterator, Sequence
@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import quote
 
-from ..errors import BayesNormError, InputError, MissingExtraError, quoted
+from ..errors import BayesNormError, InputError, load_package, quoted
 from .table_source import DATABASE, LONGEST_ROW, ContentLimit, Source, escape, is_missing
 
 # Rows and cells of a Parquet file that are read at a time.
@@ -34,13 +34,8 @@ _STEPS_AT_A_TIME = 10**5
 
 def load_pyarrow() -> Any:
     """Return the package pyarrow, or raise an error that says how to install it."""
-    try:
-        importlib.import_module("pyarrow.parquet")
-        return importlib.import_module("pyarrow")
-    except ImportError as error:
-        raise MissingExtraError(
-            "Parquet files need pyarrow. Run: pip install pyarrow, or save the table as CSV."
-        ) from error
+    load_package("pyarrow.parquet", "Parquet files need pyarrow. Run: pip install pyarrow, or save the table as CSV.")
+    return sys.modules["pyarrow"]
 
 
 def parquet_names(source: Source) -> list[str]:
@@ -91,12 +86,7 @@ def _open_parquet(source: Source) -> Iterator[tuple[Any, Any]]:
 
 def excel_rows(source: Source, limit: ContentLimit) -> Iterator[Sequence[Any]]:
     """Yield the rows of an Excel file's first sheet that contain a value; a formula is read as its last value."""
-    try:
-        excel = importlib.import_module("openpyxl")
-    except ImportError as error:
-        raise MissingExtraError(
-            "Excel files need openpyxl. Run: pip install openpyxl, or save the table as CSV."
-        ) from error
+    excel = load_package("openpyxl", "Excel files need openpyxl. Run: pip install openpyxl, or save the table as CSV.")
     with _one_line_errors(source, "as Excel"), source.open_unpacked() as file:
         with zipfile.ZipFile(file) as archive:
             parts = archive.infolist()

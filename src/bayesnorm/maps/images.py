@@ -17,7 +17,7 @@ from torch import Tensor
 from torch.nn import functional as F
 from torch.utils.data import Dataset
 
-from ..errors import InputError, MissingExtraError, quoted
+from ..errors import InputError, load_package, quoted
 from .settings import MapSettings
 
 ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
@@ -31,11 +31,7 @@ MOST_PIXELS = 2**28
 
 def pillow() -> Any:
     """Return Pillow's Image module, or raise an error that says how to install it."""
-    try:
-        from PIL import Image
-    except ImportError as error:
-        raise MissingExtraError("images need Pillow: pip install pillow.") from error
-    return Image
+    return load_package("PIL.Image", "images need Pillow: pip install pillow.")
 
 
 def image_files(folder: Path, argument: str = "folder") -> list[Path]:

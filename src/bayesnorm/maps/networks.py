@@ -55,7 +55,7 @@ def load_network(named: str, weights: Path | None) -> tuple[nn.Module, Any]:
             "install it."
         ) from error
     except (Exception, SystemExit) as error:
-        raise BayesNormError(f"--model: importing {module_name} failed ({_told(error)}). Fix the module.") from error
+        raise BayesNormError(f"--model: importing {module_name} failed ({_words(error)}). Fix the module.") from error
     finally:
         sys.path.remove("")
     make = getattr(module, function_name, None)
@@ -66,7 +66,7 @@ def load_network(named: str, weights: Path | None) -> tuple[nn.Module, Any]:
     try:
         network = make()
     except (Exception, SystemExit) as error:
-        raise BayesNormError(f"--model: {named} failed ({_told(error)}). Fix the function.") from error
+        raise BayesNormError(f"--model: {named} failed ({_words(error)}). Fix the function.") from error
     if not isinstance(network, nn.Module):
         raise BayesNormError(f"--model: {named} must return a torch.nn.Module, got {type(network).__name__}.")
     if weights is not None:
@@ -87,7 +87,7 @@ def _load(network: nn.Module, path: Path) -> None:
     try:
         missing, unexpected = network.load_state_dict(state, strict=False)
     except Exception as error:
-        raise FileFormatError(f"--weights: {path} does not fit the network: {_told(error)}") from error
+        raise FileFormatError(f"--weights: {path} does not fit the network: {_words(error)}") from error
     missing = [name for name in missing if not name.endswith("num_batches_tracked")]
     if missing or unexpected:
         odd = f"has no {missing[0]}" if missing else f"has {unexpected[0]}, which the network does not have"
@@ -120,7 +120,7 @@ def _number_type(tensor: Tensor) -> str:
     return "real numbers" if tensor.is_floating_point() else "whole numbers"
 
 
-def _told(error: BaseException) -> str:
+def _words(error: BaseException) -> str:
     """Return the type of an error and the last line of its message."""
     lines = str(error).strip().splitlines()
     return f"{type(error).__name__}: {lines[-1].strip()}" if lines else type(error).__name__

@@ -270,7 +270,7 @@ class CoveragePlot:
         ax.vlines(place, self.level, self.coverage, color=np.where(off, now.rival, now.model), linewidth=1.6, zorder=2)
         for which, colour, marker, label in style.looks_by_chance(off, "observed", "outside this range"):
             ax.plot(place[which], self.coverage[which], marker, color=colour, markersize=7, zorder=3, label=label)
-        ax.set_xticks(place, _told_apart(self.std))
+        ax.set_xticks(place, _distinct_texts(self.std))
         ax.grid(visible=False, axis="x")
         style.percent_axis(ax.yaxis)
         least, most = min(self.lower.min(), self.coverage.min()), max(self.upper.max(), self.coverage.max())
@@ -280,7 +280,7 @@ class CoveragePlot:
         return style.finish(ax, self.title, self.summary, legend_columns=4 if off.any() else 3)
 
 
-def _told_apart(values: np.ndarray) -> list[str]:
+def _distinct_texts(values: np.ndarray) -> list[str]:
     """Return numbers as text with the fewest digits that make them different."""
     for digits in range(2, 6):
         texts = [format_number(float(value), digits) for value in values]

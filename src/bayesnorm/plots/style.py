@@ -10,6 +10,7 @@ A plot takes its colours from `current()` when it is drawn, and keeps them when 
 from __future__ import annotations
 
 import itertools
+import sys
 from collections.abc import Iterator
 from contextlib import contextmanager
 from contextvars import ContextVar
@@ -18,7 +19,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from ..errors import BayesNormError, MissingExtraError
+from ..errors import BayesNormError, load_package
 from ..words import format_tick
 
 if TYPE_CHECKING:
@@ -161,13 +162,9 @@ def theme(name: str = "light", *, transparent: bool = False) -> Iterator[Theme]:
 
 def matplotlib() -> Any:
     """Import and return matplotlib, or raise an error that says how to install it."""
-    try:
-        import matplotlib.figure
-        import matplotlib.ticker
-        import matplotlib.transforms
-    except ImportError as error:
-        raise MissingExtraError("plots need matplotlib: pip install matplotlib.") from error
-    return matplotlib
+    for part in ("figure", "ticker", "transforms"):
+        load_package(f"matplotlib.{part}", "plots need matplotlib: pip install matplotlib.")
+    return sys.modules["matplotlib"]
 
 
 def new_figure(size: tuple[float, float]) -> Figure:

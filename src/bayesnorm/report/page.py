@@ -17,7 +17,7 @@ from typing import Any, NamedTuple
 
 import numpy as np
 
-from ..errors import MissingExtraError
+from ..errors import load_package
 from ..words import (
     format_column,
     format_count,
@@ -99,12 +99,10 @@ def _fill(template: str, *, script: str = "", photos: bool = False, **context: A
         photos: Whether the page contains images as data.
         **context: All other values that it uses, by name.
     """
-    try:
-        from jinja2 import Environment, FunctionLoader, StrictUndefined
-    except ImportError as error:
-        raise MissingExtraError("HTML reports need jinja2. Install it with: pip install jinja2") from error
-    environment = Environment(
-        loader=FunctionLoader(_text), autoescape=True, undefined=StrictUndefined, trim_blocks=True, lstrip_blocks=True
+    jinja2 = load_package("jinja2", "HTML reports need jinja2. Install it with: pip install jinja2")
+    loader, undefined = jinja2.FunctionLoader(_text), jinja2.StrictUndefined
+    environment = jinja2.Environment(
+        loader=loader, autoescape=True, undefined=undefined, trim_blocks=True, lstrip_blocks=True
     )
     environment.filters |= {
         word.__name__: word for word in (format_number, format_percent, format_count, format_duration, keep_together)
@@ -112,8 +110,10 @@ def _fill(template: str, *, script: str = "", photos: bool = False, **context: A
     code = _text(script) if script else ""
     # The browser may run only this script, and no script from a cell of the table.
     script_hash = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
-    page = environment.get_template(template)
-    return page.render(css=_css(), script=code, script_hash=script_hash, photos=photos, **context)
+    page: str = environment.get_template(template).render(
+        css=_css(), script=code, script_hash=script_hash, photos=photos, **context
+    )
+    return page
 
 
 def _css() -> str:
