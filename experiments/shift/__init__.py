@@ -2,6 +2,7 @@
 
 - images: CIFAR-10-C (`corruptions.py`) with the published ResNets: error, NLL and calibration of the unchanged network,
   of known methods for new statistics (`blending.py`), and of `adapt`, by number of images n and by severity.
+- streams: `adapt` and the estimated errors on batches with all classes, with some and with one (`streams.py`).
 - alarms: `drift` and `DriftMonitor` on the same images, clean and corrupted.
 - simulated: their false alarms on simulated rows, without any data.
 - table: UCI sets, with training on one part and predictions for another.
@@ -34,6 +35,7 @@ from .images import COLUMNS as COLUMNS_OF_IMAGES, measure_images
 from .networks import CLEAN, fitted
 from .presets import PRESETS, Preset
 from .simulated import NETWORKS, measure_simulated, watch_simulated
+from .streams import measure_streams, stream_means, streams_text
 from .uci_parts import COLUMNS, STEPS, measure_table, table_text
 
 Rows = list[dict[str, Any]]
@@ -46,6 +48,7 @@ class Part(StrEnum):
 
     images = "images"
     alarms = "alarms"
+    streams = "streams"
     simulated = "simulated"
     table = "table"
 
@@ -74,7 +77,9 @@ def main(
             out / "shift_images.csv", COLUMNS_OF_IMAGES, [[row.get(c) for c in COLUMNS_OF_IMAGES] for row in rows]
         )
         found["means"] = showing.image_means(rows)
-    write_numbers(out / f"shift_{part}.json", found, where if part in (Part.images, Part.alarms) else "cpu")
+    write_numbers(
+        out / f"shift_{part}.json", found, where if part in (Part.images, Part.alarms, Part.streams) else "cpu"
+    )
 
 
 def measure(part: Part, preset: Size, device: str, workers: int) -> dict[str, Any]:
@@ -85,6 +90,9 @@ def measure(part: Part, preset: Size, device: str, workers: int) -> dict[str, An
         (found["rows"],) = _images((measure_images,), chosen, device, workers)
     elif part is Part.alarms:
         found["rows"], found["streams"] = _images((measure_alarms, watch_images), chosen, device, workers)
+    elif part is Part.streams:
+        (found["rows"],) = _images((measure_streams,), chosen, device, workers)
+        found["means"] = stream_means(found["rows"])
     elif part is Part.simulated:
         networks = [(kind, seed) for kind in NETWORKS for seed in range(chosen.simulated_networks)]
         # The slowest tasks are last in the list and start first.
@@ -109,6 +117,8 @@ def show(part: Part, found: dict[str, Any], out: Path) -> None:
     elif part is Part.alarms:
         print(showing.alarms_text(rows, found["streams"]))
         write_picture(out / "shift_alarms.png", showing.draw_alarms(rows))
+    elif part is Part.streams:
+        print(streams_text(found["means"]))
     elif part is Part.simulated:
         print(showing.simulated_text(rows, found["streams"]))
     else:

@@ -31,6 +31,9 @@ class Preset:
         simulated_networks: Number of networks of a kind, each with its own training rows.
         simulated_streams: Number of simulated streams.
         simulated_length: Batches in each of them.
+        stream_severities: Severities of the streams whose classes are mixed or not.
+        stream_rows: Values of n, the number of images in a batch of these streams.
+        stream_count: Number of batches of each kind, and four times as many clean ones.
         splits: Number of random splits of a table into rows for training, monitoring, adaptation and scoring.
     """
 
@@ -49,6 +52,9 @@ class Preset:
     simulated_networks: int = 20
     simulated_streams: int = 200
     simulated_length: int = 1000
+    stream_severities: tuple[int, ...] = (2, 5)
+    stream_rows: tuple[int, ...] = (32, 128)
+    stream_count: int = 1
     splits: int = 5
 
 
@@ -70,6 +76,8 @@ PRESETS: dict[str, Preset] = {
         simulated_networks=1,
         simulated_streams=4,
         simulated_length=20,
+        stream_severities=(5,),
+        stream_rows=(64,),
         splits=1,
     ),
 }

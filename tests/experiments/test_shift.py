@@ -8,10 +8,22 @@ import torch
 from scipy import ndimage
 from torch import nn
 
-from experiments.shift import showing
+from experiments.shift import showing, streams
 from experiments.shift.blending import BlendedNetwork
 from experiments.shift.corruptions import CORRUPTIONS, SEVERITIES, corrupt
 from experiments.shift.images import ADAPT, BLEND, MCBN, PREDICTION_TIME, SOFTMAX, TEMPERATURE, best_blend, mean_scores
+from experiments.shift.presets import PRESETS
+from experiments.shift.streams import (
+    BATCH,
+    DIRICHLET,
+    MIXED,
+    NONE,
+    SORTED,
+    STATISTICS,
+    stream_batches,
+    stream_means,
+    streams_text,
+)
 
 # Their parameters do not rise in every step: a short strong kernel follows a long weak one, or corners move less.
 NOT_BY_DISTANCE = {"glass_blur", "motion_blur", "elastic_transform"}
@@ -122,3 +134,26 @@ def test_simulated_from_the_command(experiments, monkeypatch, tmp_path):
     found = json.loads((tmp_path / "shift_simulated.json").read_text())
     assert found["rows"][0]["batches"] == 3
     assert "monitor, 1 streams of 3 batches" in ended.out
+
+
+def test_streams_have_all_classes_some_or_one_of_the_second_thousand_images():
+    labels = torch.arange(2000) % 10
+    batches = list(stream_batches(labels, PRESETS["quick"], clean=False))
+    assert [(size, stream) for size, stream, _ in batches] == [(64, MIXED), (64, DIRICHLET), (64, SORTED)]
+    assert all(len(chosen) == 64 and int(chosen.min()) >= 1000 for _, _, chosen in batches)
+    assert len(labels[batches[2][2]].unique()) == 1
+    assert len(batches[0][2].unique()) == 64
+
+
+def test_means_of_streams_by_hand():
+    row = {"network": "a", "corruption": "fog", "rows": 64, "stream": MIXED, "adapted": True}
+    errors = dict.fromkeys((NONE, BATCH, STATISTICS), 0.4)
+    rows = [
+        {**row, "errors": errors | {streams.ADAPT: 0.2}, "before": (0.5, 0.3, 0.6), "after": (0.1, 0.0, 0.15)},
+        {**row, "errors": errors | {streams.ADAPT: 0.3}, "before": (0.3, 0.2, 0.35), "after": (0.3, 0.2, 0.4)},
+    ]
+    (mean,) = stream_means(rows)
+    assert mean["errors"][streams.ADAPT] == 0.25
+    assert (mean["before"], mean["before_bias"], mean["before_inside"]) == (0.1, 0.0, 0.5)
+    assert (mean["after"], mean["after_bias"], mean["after_inside"]) == (0.05, -0.05, 0.5)
+    assert "25.0" in streams_text([mean]) or "0.250" in streams_text([mean])

@@ -184,6 +184,8 @@ def test_calibrate_records_the_error_on_validation_data_which_drift_and_adapt_us
         wrong = float((network(x).argmax(1) != y).double().mean())
     assert calibrated.validation.error == wrong
     assert calibrated.validation.rows == 400
+    for batch_size in (False, True, [32.0]):
+        assert bn.calibrate(posterior, x, y, batch_size=batch_size, samples=4).validation == calibrated.validation
     calibrated.save(tmp_path / "net.bayesnorm")
     assert bn.load(tmp_path / "net.bayesnorm", network).validation == calibrated.validation
     assert f"was {wrong:.0%} on validation data" in bn.drift(calibrated, x).summary()

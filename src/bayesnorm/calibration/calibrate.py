@@ -136,7 +136,7 @@ def calibrate(
         if search.guarded and evidence and size is not None and sizes is True:
             chosen = search.with_slope(cases, _guarded(search.over_batch_sizes(cases), evidence))
             search.warn_of_temperature(chosen)
-            return chosen
+            return search.recorded(chosen, cases)
         candidates: list[_Candidate] = []
         anywhere = isinstance(noise, bool) and isinstance(sizes, bool)
         if anywhere or size is None or sizes is False:
@@ -158,7 +158,7 @@ def calibrate(
         search.warn_of_temperature(chosen)
     if sizes is True and folds is None:
         _warn_at_an_end(effective_batch_size(chosen), size)
-    return chosen
+    return search.recorded(chosen, cases)
 
 
 @dataclass(frozen=True, eq=False)
@@ -289,8 +289,7 @@ class _Search:
 
     def at_own_size(self, cases: Sequence[Case]) -> Any:
         """Return the posterior with the best temperature, and warn if the network alone scores better with its own."""
-        alone = [(DeterministicPosterior(case.executable, self.posterior.likelihood), *rest) for case, *rest in cases]
-        scored, network = self.sampled([cases, alone])
+        scored, network = self.sampled([cases, self.alone(cases)])
         scored.require_finite(cases)
         fitted = scored.with_best_noise(self.refinements)
         likelihood: Any = min(self.posterior.likelihood, fitted, key=lambda option: float(scored.score(option)))
@@ -300,6 +299,17 @@ class _Search:
         alone_likelihood = network.with_best_noise(self.refinements)
         _warn_if_worse(scored.by_row(likelihood), network.by_row(alone_likelihood))
         return with_validation(self.posterior.with_likelihood(likelihood), network, alone_likelihood)
+
+    def alone(self, cases: Sequence[Case]) -> list[Case]:
+        """Return the validation data with networks that are not sampled."""
+        return [(DeterministicPosterior(case.executable, self.posterior.likelihood), *rest) for case, *rest in cases]
+
+    def recorded(self, chosen: Any, cases: Sequence[Case]) -> Any:
+        """Return a classifier's posterior with the record of its network on the validation data."""
+        if not self.guarded or effective_batch_size(chosen) is None:
+            return chosen
+        (network,) = self.sampled([self.alone(cases)], 1)
+        return with_validation(chosen, network, network.with_best_noise(self.refinements))
 
     def warn_of_temperature(self, chosen: Any) -> None:
         """Warn if the fitted temperature is the lowest or the highest of the search."""
