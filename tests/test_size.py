@@ -26,7 +26,7 @@ BUDGET = {
     "posterior": 1_961,
     "predictive": 848,
     "report": 1_930,
-    "calibration": 887,
+    "calibration": 893,
     "shift": 710,
     "tabular": 4_515,
     "theory": 505,
