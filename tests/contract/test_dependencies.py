@@ -35,7 +35,7 @@ def distributions(lines: list[str]) -> set[str]:
 
 
 def imported(source: str) -> set[str]:
-    """Return the packages that a module imports anywhere, also by `importlib`."""
+    """Return the packages that a module imports anywhere, also by `importlib` or `load_package`."""
     found = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
@@ -45,8 +45,9 @@ def imported(source: str) -> set[str]:
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
             "importlib.import_module",
             "importlib.util.find_spec",
+            "load_package",
         ):
-            found |= {argument.value for argument in node.args if isinstance(argument, ast.Constant)}
+            found |= {argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)}
     return {name.split(".")[0] for name in found}
 
 
