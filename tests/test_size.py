@@ -16,7 +16,7 @@ BUDGET = {
     "active": 635,
     "cli": 3_245,
     "compression": 713,
-    "engines": 615,
+    "engines": 621,
     "likelihoods": 739,
     "maps": 520,
     "methods": 660,

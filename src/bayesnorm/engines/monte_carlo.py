@@ -170,6 +170,9 @@ class PassEngine(Engine):
         """
         plans = list(map(self._passes, posteriors, [seed] * len(posteriors)))
         parts = [part for passes, _ in plans for part in passes]
+        if len(parts) == 1:  # nothing to join: the way of a prediction, which has to be fast
+            f = parts[0].executable.run(parts[0].states, x, progress, **self._options())
+            return [_assembled(*plans[0], iter([f]))]
         sampled = {part.executable: part.states for part in parts if part.states is not None}
         groups: dict[tuple[Executable, frozenset[str]], dict[int, State]] = {}  # an empty state changes nothing
         for place, part in enumerate(parts):
