@@ -21,7 +21,7 @@ BUDGET = {
     "maps": 520,
     "methods": 660,
     "metrics": 665,
-    "network": 4_282,
+    "network": 4_286,
     "plots": 1_105,
     "posterior": 1_961,
     "predictive": 848,

@@ -66,23 +66,20 @@ class PrivateNetwork:
         """
         self.restart()
         layers, overridden, tensors = _flat(*self.batchnorm.maps(state, special=True))
-        return self._under_maps(x, layers, overridden, *tensors)
+        return self._under_maps(x, layers, overridden)(*tensors)
 
     def in_place(self, x: Tensor, state: State) -> Tensor:
         """Return outputs under one state with batch norm as affine maps that overwrite inputs no longer needed."""
         self.restart()
         layers, overridden, tensors = _flat(*self.batchnorm.maps(state))
         with self.batchnorm.in_place(self.prefix.keeps):
-            return self._under_maps(x, layers, overridden, *tensors)
+            return self._under_maps(x, layers, overridden)(*tensors)
 
     def vectorised(self, x: Tensor, states: State) -> Tensor:
         """Return outputs under many states, (n, batch, *out)."""
         self.restart()
         layers, overridden, tensors = _flat(*self.batchnorm.maps(states))
-
-        def run_one(*one: Tensor) -> Tensor:  # torch 2.6 writes out a `partial` with the values of its tensors
-            return self._under_maps(x, layers, overridden, *one)
-
+        run_one = self._under_maps(x, layers, overridden)
         with quiet_vmap(), _LowerConvolutions() if self.casts_convolutions else contextlib.nullcontext():
             outputs: Tensor = torch.vmap(run_one, randomness="same")(*tensors)
         return outputs
@@ -105,15 +102,19 @@ class PrivateNetwork:
             return state  # the same object: a compiled network recognises the same samples by it
         return {name: value.to(self.overridable[name][1]) for name, value in state.items()}
 
-    def _under_maps(self, x: Tensor, layers: list[str], overridden: list[str], *tensors: Tensor) -> Tensor:
-        """Return outputs with some layers as affine maps and other tensors overridden; see `_flat`."""
+    def _under_maps(self, x: Tensor, layers: list[str], overridden: list[str]) -> Callable[..., Tensor]:
+        """Return the function of tensors, see `_flat`, that runs layers as affine maps and overrides other tensors."""
         count = len(layers)
-        args, kwargs = forward_arguments(x.clone())
-        pairs = zip(tensors[:count], tensors[count : 2 * count], strict=True)
-        rest = dict(zip(overridden, tensors[2 * count :], strict=True))
-        with self.batchnorm.under(dict(zip(layers, pairs, strict=True))):
-            result = functional_call(self.module, rest, args, kwargs) if rest else self.module(*args, **kwargs)
-        return select_output(result, self.output, len(x))
+
+        def run_one(*tensors: Tensor) -> Tensor:  # torch 2.6 writes out a `partial` with the values of its tensors
+            args, kwargs = forward_arguments(x.clone())
+            pairs = zip(tensors[:count], tensors[count : 2 * count], strict=True)
+            rest = dict(zip(overridden, tensors[2 * count :], strict=True))
+            with self.batchnorm.under(dict(zip(layers, pairs, strict=True))):
+                result = functional_call(self.module, rest, args, kwargs) if rest else self.module(*args, **kwargs)
+            return select_output(result, self.output, len(x))
+
+        return run_one
 
 
 _CONVOLUTIONS = {f"conv{transposed}{axes}d" for transposed in ("", "_transpose") for axes in (1, 2, 3)}
