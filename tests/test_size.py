@@ -28,7 +28,7 @@ BUDGET = {
     "report": 1_930,
     "calibration": 893,
     "shift": 710,
-    "tabular": 4_515,
+    "tabular": 4_505,
     "theory": 505,
     "top level": 776,
     "training": 1_040,

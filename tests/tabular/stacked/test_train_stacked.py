@@ -14,11 +14,11 @@ import bayesnorm as bn
 from bayesnorm.errors import BayesNormError
 from bayesnorm.tabular.stacked import (
     Block,
-    Bundle,
     ClassNLL,
     HalfSquaredError,
     Settings,
     Stack,
+    TrainingState,
     fastest_block,
     train_stacked,
     training_run,
@@ -211,9 +211,8 @@ def test_masks_of_training_on_a_gpu():
     stack = Stack.from_networks([each.cuda() for each in networks])
     before = torch.cuda.get_rng_state()
     settings = Settings(16, 1e-3, HalfSquaredError(), torch.zeros(5), [0] * 5)
-    moments = Bundle(stack.weights.shapes, 5, stack.weights.flat)
     same = torch.tensor([0, 1, 3])
-    block = Block(same, stack, moments, moments, 0, rows.to(stack.device, stack.dtype), settings, {})
+    block = Block(same, TrainingState.untrained(stack), 0, rows.to(stack.device, stack.dtype), settings)
     drawn = []
     for _ in range(200):
         block.draw_masks()

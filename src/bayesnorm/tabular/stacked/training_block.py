@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass
-from typing import Any
+from dataclasses import dataclass, field
+from typing import Any, Self
 
 import torch
 from torch import Tensor
@@ -60,32 +60,38 @@ class Settings:
     decoupled: bool = False
 
 
+@dataclass(eq=False)
+class TrainingState:
+    """What training changes: the networks, Adam's two moments, and random generators by purpose."""
+
+    stack: Stack
+    first: Bundle
+    second: Bundle
+    generators: Generators = field(default_factory=dict)
+
+    @classmethod
+    def untrained(cls, stack: Stack) -> Self:
+        """Return the state before the first step."""
+        return cls(stack, *(Bundle(stack.weights.shapes, len(stack), stack.weights.flat) for _ in range(2)))
+
+
 class Block:
     """Networks of a stack with the same number of steps per epoch, during training.
 
     Args:
         members: The networks' indices in the stack.
-        stack: The stack, of which copies are trained.
-        first, second: Adam's moments of all networks in it, of which copies are used.
+        state: The state of all networks, of which copies are trained.
         steps_done: Steps that these networks have been trained before.
         rows: Training rows of all networks in the stack.
         settings: Settings of all networks in the stack.
-        generators: Random generators by purpose, of which copies are used if training continues.
     """
 
     def __init__(
-        self,
-        members: Tensor,
-        stack: Stack,
-        first: Bundle,
-        second: Bundle,
-        steps_done: int,
-        rows: StackedRows,
-        settings: Settings,
-        generators: Generators,
+        self, members: Tensor, state: TrainingState, steps_done: int, rows: StackedRows, settings: Settings
     ) -> None:
+        stack = state.stack
         self.members, self.rows, self.settings = members, rows.take(members), settings
-        self.stack, self.first, self.second = stack.take(members), first.take(members), second.take(members)
+        self.stack, self.first, self.second = stack.take(members), state.first.take(members), state.second.take(members)
         self.gradients = Bundle(stack.weights.shapes, len(members), stack.weights.flat)
         self.steps_done = torch.full((), float(steps_done), dtype=torch.float32, device=stack.device)
         self.steps = int(self.rows.lengths[0]) // settings.batch_size  # per epoch
@@ -100,7 +106,7 @@ class Block:
         self.backwards = self.layers[: trained - len(self.layers) - 1 : -1]  # nothing before them needs a gradient
         self.drops = [layer for layer in self.layers if isinstance(layer, TrainedDrop)]
         self.generators: Generators = {}
-        self.earlier_generators = generators
+        self.earlier_generators = state.generators
         self.abandoned = False  # whether no further epoch may begin
         self._plan_orders()
         self._plan_dropout()

@@ -15,10 +15,10 @@ from ...errors import BayesNormError
 from ...network import Progress, isolated_torch_randomness
 from .graphed_block import GraphedBlock
 from .history import Judge, StackedHistory
-from .stack import Bundle, Stack, StackedRows
+from .stack import Stack, StackedRows
 from .threads import in_threads
 from .trained_layers import RowLoss
-from .training_block import Block, Generators, Schedule, Settings, blocks_of
+from .training_block import Block, Schedule, Settings, TrainingState, blocks_of
 
 # Most working memory of the networks that a CPU trains together: about the size of its caches.
 CPU_BYTES = 2**24
@@ -64,9 +64,7 @@ class StackedRun:
         self.losses: list[Tensor] = []  # (E, epochs) of every call of `train_until`
         self.judges: dict[str, Judge] = {}  # one for every score of `evaluate`
         self.blocks: list[Block] = []  # the active networks during training; empty until they are packed
-        # The state that blocks are packed from: Adam's two moments, and generators.
-        self.first, self.second = (Bundle(stack.weights.shapes, len(stack), stack.weights.flat) for _ in range(2))
-        self.generators: Generators = {}
+        self.state = TrainingState.untrained(stack)  # that blocks are packed from
 
     def train_until(self, epoch: int) -> None:
         """Train all active networks to the end of an epoch that is not beyond the limit of any of them."""
@@ -138,16 +136,7 @@ class StackedRun:
         size = _together(self.stack, len(self.active), self.settings.batch_size)
         members = blocks_of(self.active.tolist(), self.steps, size)
         self.blocks = [
-            self.block_kind(
-                chosen,
-                self.stack,
-                self.first,
-                self.second,
-                self.epoch * self.steps[int(chosen[0])],
-                self.rows,
-                self.settings,
-                self.generators,
-            )
+            self.block_kind(chosen, self.state, self.epoch * self.steps[int(chosen[0])], self.rows, self.settings)
             for chosen in members
         ]
 
@@ -170,9 +159,9 @@ class StackedRun:
         if self.stack.device.type == "cuda" and len(self.active) > WORTH_PACKING * running:
             return
         for block in self.blocks:
-            self.first.put(block.members, block.first)
-            self.second.put(block.members, block.second)
-            self.generators |= block.generators
+            self.state.first.put(block.members, block.first)
+            self.state.second.put(block.members, block.second)
+            self.state.generators |= block.generators
         self.blocks = []
 
     def _require_finite(self, losses: Tensor, before: int) -> None:
