@@ -17,6 +17,7 @@ from benchmarks import (
     tabular_classes,
     tabular_models,
 )
+from benchmarks.advice_tables import pruning_criteria, unusual_inputs
 from benchmarks.cost_tables import fitting, frontier, inference, inference_exactness, peers, segmentation, shift_cost
 from benchmarks.image_tables import (
     atanov_table1,
@@ -299,9 +300,11 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     },
     "benchmarks/compression.md": {
         "prune-channels": prune_channels,
+        "pruning-criteria": pruning_criteria,
         "compression": lambda: compression("compression.json"),
         "compression-vgg": lambda: compression("compression_vgg.json"),
     },
+    "benchmarks/unusual_inputs.md": {"unusual-inputs": unusual_inputs},
     "explanation/how_tables_are_fitted.md": {"training-table": training},
     "benchmarks/papers/teye_table2.md": {
         "teye-table2-paper": teye_table2,

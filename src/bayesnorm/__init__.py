@@ -20,6 +20,7 @@ from . import (
 )
 from .calibration import (
     calibrate as calibrate,
+    ood_scores as ood_scores,
     select_batch_size as select_batch_size,
     suggest_layers as suggest_layers,
 )

@@ -18,3 +18,4 @@ from .late_layers import (
     suggest_layers as suggest_layers,
 )
 from .sampled_outputs import SampledOutputs as SampledOutputs
+from .unusual_inputs import OODScores as OODScores, ood_scores as ood_scores

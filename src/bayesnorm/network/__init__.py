@@ -34,6 +34,7 @@ from .collecting.reading import (
     whole_data as whole_data,
 )
 from .collecting.recorder import MomentRecorder as MomentRecorder
+from .collecting.single import single_input_statistics as single_input_statistics
 from .collecting.statistics import (
     RECORDED_SIZES as RECORDED_SIZES,
     BatchStatistics as BatchStatistics,
