@@ -72,7 +72,8 @@ class TrainingState:
     @classmethod
     def untrained(cls, stack: Stack) -> Self:
         """Return the state before the first step."""
-        return cls(stack, *(Bundle(stack.weights.shapes, len(stack), stack.weights.flat) for _ in range(2)))
+        first, second = (Bundle(stack.weights.shapes, len(stack), stack.weights.flat) for _ in range(2))
+        return cls(stack, first, second)
 
 
 class Block:
