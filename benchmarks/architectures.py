@@ -20,7 +20,7 @@ import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
-from concurrent.futures import ThreadPoolExecutor
+from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
@@ -187,8 +187,10 @@ def main() -> None:
     todo = [entry for entry in chosen if f"{entry.library} {entry.name}" not in rows]
     if options.only:
         todo = [entry for entry in chosen if options.only in entry.name]
+    todo.sort(key=lambda entry: entry.parameters)  # the cheap ones first
     with ThreadPoolExecutor(options.processes) as pool:
-        for row in pool.map(outcome, todo):
+        for done in as_completed([pool.submit(outcome, entry) for entry in todo]):
+            row = done.result()
             rows[f"{row['library']} {row['name']}"] = row
             failures = "; ".join(f"{step}: {text}" for step, text in row["steps"].items() if text != "yes")
             print(f"{row['library']:11s} {row['name']:36s} {failures or 'everything works'}", flush=True)

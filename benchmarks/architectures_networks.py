@@ -22,7 +22,7 @@ SIZE_WORDS = {
 # fmt: on
 # Families without batch norm, or with hundreds of variants that have none.
 WITHOUT = ("beit", "deit", "eva", "swin_transformer", "swin_transformer_v2", "vision_transformer")
-IMAGE_SIZES = (64, 96, 128, 160, 192, 224, 256, 331, 384)
+IMAGE_SIZES = (32, 64, 96, 128, 160, 192, 224, 256, 331, 384)
 
 
 @dataclass(frozen=True)

@@ -58,6 +58,7 @@ from .network import (
     joined_outputs as joined_outputs,
     with_noise_head as with_noise_head,
 )
+from .network_report import NetworkReport as NetworkReport, doctor as doctor
 from .posterior import (
     Posterior as Posterior,
     combine as combine,

@@ -26,6 +26,7 @@ ROOMS = [
     "shift",
     "compression",
     "active",
+    "network_report",
     "tabular",
     "plots",
     "report",
@@ -51,7 +52,7 @@ EXTERNAL = {
     "words": {"numpy"},
     **{
         room: {"torch", "numpy", "scipy", "safetensors", "typing_extensions"}
-        for room in ("files", *CORE[1:], "theory", "calibration", "shift", "compression")
+        for room in ("files", *CORE[1:], "theory", "calibration", "shift", "compression", "network_report")
     },
     "progress": {"rich"},
 }

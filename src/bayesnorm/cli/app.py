@@ -13,6 +13,7 @@ from typer.core import TyperGroup
 
 from ..errors import BayesNormError, FileFormatError, MissingExtraError, load_package, quoted
 from ..writing import require_writable
+from .doctor import doctor
 from .ending import UsageError, run_commands
 from .fit import fit
 from .maps import maps
@@ -160,6 +161,7 @@ app.command("predict")(predict)
 app.command("drift")(drift)
 app.command("report")(report)
 app.command("maps")(maps)
+app.command("doctor")(doctor)
 data.command("csv")(data_csv)
 app.add_typer(data, name="data")
 

@@ -34,7 +34,7 @@ class Entry(nn.Module):
         return self.network(x)[self.name]
 
 
-def load_network(named: str, weights: Path | None) -> tuple[nn.Module, Any]:
+def load_network(named: str, weights: Path | None, argument: str = "--model") -> tuple[nn.Module, Any]:
     """Return a network in evaluation mode, and the module of its function.
 
     The module is imported, which runs its code: use only modules that you trust. A file of weights cannot run code.
@@ -42,33 +42,36 @@ def load_network(named: str, weights: Path | None) -> tuple[nn.Module, Any]:
     Args:
         named: "package.module:function"; the function takes no arguments and returns the network.
         weights: A safetensors file, or a file of `torch.save` with tensors only; None loads no weights.
+        argument: The argument or option that named the function, for messages.
     """
     module_name, _, function_name = named.partition(":")
     if not module_name or not function_name or module_name.startswith("."):
-        raise BayesNormError(f"--model must be package.module:function, got {quoted(named)}.")
+        raise BayesNormError(f"{argument} must be package.module:function, got {quoted(named)}.")
     sys.path.insert(0, "")  # as `python -m` does: find modules in the current folder
     try:
         module = importlib.import_module(module_name)
     except ImportError as error:
         raise BayesNormError(
-            f"--model: {module_name} cannot be imported ({error}). Run the command in the folder of the module, or "
+            f"{argument}: {module_name} cannot be imported ({error}). Run the command in the folder of the module, or "
             "install it."
         ) from error
     except (Exception, SystemExit) as error:
-        raise BayesNormError(f"--model: importing {module_name} failed ({_words(error)}). Fix the module.") from error
+        raise BayesNormError(
+            f"{argument}: importing {module_name} failed ({_words(error)}). Fix the module."
+        ) from error
     finally:
         sys.path.remove("")
     make = getattr(module, function_name, None)
     if not callable(make):
         raise BayesNormError(
-            f"--model: {module_name} has no function {function_name}. Name a function that returns the network."
+            f"{argument}: {module_name} has no function {function_name}. Name a function that returns the network."
         )
     try:
         network = make()
     except (Exception, SystemExit) as error:
-        raise BayesNormError(f"--model: {named} failed ({_words(error)}). Fix the function.") from error
+        raise BayesNormError(f"{argument}: {named} failed ({_words(error)}). Fix the function.") from error
     if not isinstance(network, nn.Module):
-        raise BayesNormError(f"--model: {named} must return a torch.nn.Module, got {type(network).__name__}.")
+        raise BayesNormError(f"{argument}: {named} must return a torch.nn.Module, got {type(network).__name__}.")
     if weights is not None:
         _load(network, weights)
     return network.eval(), module

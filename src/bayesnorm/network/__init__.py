@@ -16,6 +16,7 @@ from .calling import (
     delayed_checks as delayed_checks,
     multiply_adds as multiply_adds,
     numbered as numbered,
+    output_entries as output_entries,
     renamed_argument as renamed_argument,
     select_output as select_output,
 )
@@ -85,6 +86,7 @@ from .layers import (
     choose_layers as choose_layers,
     dropout_rates as dropout_rates,
     find_batchnorm as find_batchnorm,
+    find_dropout as find_dropout,
     without_frozen as without_frozen,
 )
 from .restoring import (
@@ -99,4 +101,9 @@ from .running.dropout import DropoutExecutable as DropoutExecutable
 from .running.executable import Executable as Executable
 from .running.private_network import derivative_errors_explained as derivative_errors_explained
 from .running.seeded_dropout import SEEDS as SEEDS, seed_dropout as seed_dropout
-from .several import Inputs as Inputs, equal_rows as equal_rows
+from .several import (
+    Inputs as Inputs,
+    equal_rows as equal_rows,
+    forward_arguments as forward_arguments,
+    run_forward as run_forward,
+)
