@@ -83,7 +83,7 @@ def test_what_cannot_be_pruned(posterior):
     point, plain, mixed = (bn.deterministic(model, bn.Categorical()) for model in (posterior.model, plain, mixed))
     for given, rows, options, match in (
         (posterior, x, {"criterion": "magic"}, "criterion must be one of .*, got 'magic'"),
-        (posterior, x, {"multiply_adds": 0.01}, "multiply_adds must be a number from 0.05 and up to 1, got 0.01"),
+        (posterior, x, {"multiply_adds": 0.01}, "multiply_adds must be a number from 0.05 to 1, got 0.01"),
         (posterior, x, {"multiply_adds": 0.05}, r"multiply_adds=0.05, but a share of 0\.\d+ is left"),
         (posterior.model, x, {}, "posterior must be the posterior .*, got Sequential.* Fit one first"),
         (point, x, {"criterion": "statistics"}, "DeterministicPosterior, which does not sample batch statistics"),

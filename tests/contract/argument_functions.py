@@ -2,6 +2,7 @@
 
 import dataclasses
 import math
+import warnings
 
 from argument_kinds import (
     BATCH,
@@ -118,6 +119,12 @@ def _choose_by_batch_bald(**options):
     return [chosen.rows, chosen.gains]
 
 
+def _channels(**options):
+    with warnings.catch_warnings():
+        warnings.filterwarnings("ignore", "The smaller network", bn.BayesNormWarning)
+        return dict(prune_channels(fitted(1), X, **options).network.state_dict())
+
+
 CALLS = {
     # Functions of a posterior.
     "calibrate": Call(
@@ -155,8 +162,8 @@ CALLS = {
         looks=whole(2, LEAST_0, (-1,)),
     ),
     "channels": Call(
-        lambda **options: dict(prune_channels(fitted(1), X, **options).network.state_dict()),
-        multiply_adds=number(0.5, "a number above 0 and up to 1", (0, 1.5)),
+        _channels,
+        multiply_adds=number(0.5, "a number from 0.05 to 1", (0, 0.04, 1.5)),
         seed=seed(),
     ),
     # Networks, training and data.

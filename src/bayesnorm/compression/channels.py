@@ -86,7 +86,13 @@ def prune_channels(
             "scale": the scale of its own batch norm alone. [default: "signal"]
         seed: Seed for sampling batch statistics.
     """
-    share = require_number("multiply_adds", multiply_adds, least=LEAST_MULTIPLY_ADDS, most=1)
+    share = require_number(
+        "multiply_adds",
+        multiply_adds,
+        least=LEAST_MULTIPLY_ADDS,
+        most=1,
+        requirement=f"a number from {LEAST_MULTIPLY_ADDS} to 1",
+    )
     seed = require_seed(seed)
     if criterion not in get_args(Criterion):
         raise BayesNormError(f"criterion must be one of {get_args(Criterion)}, got {criterion!r}.")
