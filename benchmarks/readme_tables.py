@@ -18,6 +18,7 @@ from benchmarks import (
     tabular_models,
 )
 from benchmarks.advice_tables import pruning_criteria, unusual_inputs
+from benchmarks.architectures_table import architectures
 from benchmarks.cost_tables import fitting, frontier, inference, inference_exactness, peers, segmentation, shift_cost
 from benchmarks.image_tables import (
     atanov_table1,
@@ -275,6 +276,7 @@ def known_noise() -> str:
 
 
 PAGES: dict[str, dict[str, Callable[[], str]]] = {
+    "getting_started/your_architecture.md": {"architectures": architectures},
     "benchmarks/inference.md": {
         "inference-table": inference,
         "exactness-table": inference_exactness,
