@@ -30,7 +30,7 @@ BUDGET = {
     "shift": 710,
     "tabular": 4_505,
     "theory": 505,
-    "top level": 1_104,
+    "top level": 1_105,
     "training": 1_040,
 }
 

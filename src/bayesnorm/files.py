@@ -210,7 +210,8 @@ def require_version(path: Path, version: str, argument: str, again: str) -> None
 
 
 def parse_json(text: str | bytes, finite: bool = True) -> Any:
-    """Return JSON values, or raise a `ValueError`: for names that occur twice, infinite numbers and deep nesting.
+    """Return JSON values, or raise a `ValueError`: for names that occur twice, infinite numbers, deep
+    nesting and invalid Unicode.
 
     Args:
         text: The JSON.
@@ -223,6 +224,7 @@ def parse_json(text: str | bytes, finite: bool = True) -> Any:
         raise ValueError("its values are nested too deeply") from error
     if _is_deep([values]):
         raise ValueError("its values are nested too deeply")
+    json.dumps(values, ensure_ascii=False).encode()  # fails for invalid Unicode
     return values
 
 

@@ -86,6 +86,23 @@ def processor_seconds() -> float:
     return sum(part.ru_utime + part.ru_stime for part in parts)
 
 
+def untried(done: list[list[int]], start: int, stop: int, size: int) -> list[range]:
+    """Return the seeds of each process that is still to run; `done` has the first seed and the stop of each part."""
+    firsts = [first for first in range(start, stop, size) if not any(a <= first < b for a, b in done)]
+    return [range(first, min(stop, first + size)) for first in firsts]
+
+
+def joined(parts: list[list[int]]) -> list[list[int]]:
+    """Return parts of the seeds in order, with neighbours as one."""
+    together: list[list[int]] = []
+    for first, stop in sorted(parts):
+        if together and together[-1][1] == first:
+            together[-1][1] = stop
+        else:
+            together.append([first, stop])
+    return together
+
+
 def main() -> bool:
     """Try the cases, and return whether there are faults."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
@@ -101,23 +118,22 @@ def main() -> bool:
     results = parse_json(options.out.read_bytes()) if is_stored and options.out.exists() else {}
     stored = results.get(what, {})
     total = Outcomes.from_json(json.dumps(stored["outcomes"])) if stored else Outcomes()
-    start = stored.get("seeds", [0, 0])[1] if is_stored else options.first
-    end = cases if is_stored else start + cases
+    done, start = stored.get("seeds", []), options.first or 0
     seconds_before = stored.get("CPU seconds", 0)
     with tempfile.TemporaryDirectory() as name:
         read = reader(what, Path(name).resolve())
-        for first in range(start, end, TOGETHER[what]):
-            seeds = range(first, min(end, first + TOGETHER[what]))
+        for seeds in untried(done, start, start + cases, TOGETHER[what]):
             began = time.monotonic()
             outcomes = attempt(read, seeds, Path(name) / "outcomes.json")
             total.include(outcomes)
             print(f"{what}: seeds to {seeds.stop - 1}, {time.monotonic() - began:.0f} s, {dict(outcomes.counts)}")
             print(*outcomes.faults, sep="\n", end="\n" if outcomes.faults else "", flush=True)
+            done = joined([*done, [seeds.start, seeds.stop]])
             if is_stored:
                 versions = {package: importlib.metadata.version(package) for package in PACKAGES}
                 results = parse_json(options.out.read_bytes()) if options.out.exists() else {}
                 results[what] = {
-                    "seeds": [0, seeds.stop],
+                    "seeds": done,
                     "machine": machine(),
                     "versions": versions,
                     "memory cap (MiB)": CAP >> 20,

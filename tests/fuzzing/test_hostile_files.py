@@ -140,6 +140,7 @@ HOSTILE = {
     "columns of text": ("table mcbn", put("preprocessing", "columns", "abc")),
     "categories of numbers": ("table mcbn", put("preprocessing", "columns", 1, "categories", [1, 2])),
     "names of numbers": ("table mcbn", put("names", [1, 2, 3])),
+    "names of invalid Unicode": ("table mcbn", put("names", ["size", "town", "\ud800"])),
     "too many names": ("table mcbn", put("names", ["size", "town", "same", "more"])),
     "a deviation of nothing": ("table mcbn", put("preprocessing", "std", 0, 0.0)),
     "another method": ("table mcbn", put("parameters", "method", "ensemble")),

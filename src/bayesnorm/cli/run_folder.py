@@ -229,9 +229,7 @@ def read_runs(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 def read_json(path: Path) -> Any:
     """Return the contents of a JSON file of a run."""
     try:
-        values = parse_json(path.read_bytes(), finite=False)
-        json.dumps(values, ensure_ascii=False).encode()  # fails for invalid Unicode
-        return values
+        return parse_json(path.read_bytes(), finite=False)
     except ValueError as error:
         raise FileFormatError(f"RUN: {path} is damaged ({error}). Run `bayesnorm fit` again.") from error
 
