@@ -231,3 +231,12 @@ def test_regression_has_no_classes():
     assert result.expected_error is None
     assert result.class_mix is None
     assert result.cause is None
+
+
+def test_layers_that_get_several_entries_of_an_example_leave_class_statistics_out():
+    torch.manual_seed(0)
+    tokens = nn.Sequential(nn.Flatten(0, 1), nn.BatchNorm1d(6), nn.Linear(6, 4), nn.Unflatten(0, (-1, 3)), nn.Flatten())
+    posterior = bn.MCBN(8, states=16).fit(tokens.eval(), torch.randn(100, 3, 6), bn.Categorical())
+    assert posterior.class_statistics is None
+    assert bn.drift(posterior, torch.randn(20, 3, 6)).expected_error is None
+    assert not bn.adapt(posterior, torch.randn(20, 3, 6)).decision

@@ -15,6 +15,7 @@ from typing import NamedTuple, Self
 import torch
 from torch import Tensor
 
+from ..errors import NetworkError
 from ..likelihoods import Likelihood
 from ..network import (
     BatchNormLayer,
@@ -169,7 +170,8 @@ def collect_class_statistics(
 ) -> ClassStatistics | None:
     """Run training batches with the network's running statistics, and return the statistics of the predicted classes.
 
-    Returns None if the network does not predict one class for each example, or has too many classes.
+    Returns None if the network does not predict one class for each example, if it has too many classes, or if a layer
+    does not get one entry for each example, such as the tokens of all images.
 
     Args:
         executable: The network, and which of its outputs is used.
@@ -197,7 +199,10 @@ def collect_class_statistics(
         for batch in replace(batches, count=min(count, batches.count)):
             averages.clear()
             x = network.input(batch)
-            f = select_output(network.run_rule(x, note), executable.output, len(x))
+            try:
+                f = select_output(network.run_rule(x, note), executable.output, len(x))
+            except NetworkError:  # `row_averages` need one entry per example
+                return None
             probs = class_probabilities(likelihood, f)
             a, b = torch.cat(averages, dim=-1).cpu().double()
             if probs is None or len(a) != len(x):
