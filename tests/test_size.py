@@ -23,7 +23,7 @@ BUDGET = {
     "metrics": 665,
     "network": 4_319,
     "plots": 1_105,
-    "posterior": 1_961,
+    "posterior": 1_965,
     "predictive": 848,
     "report": 1_930,
     "calibration": 961,
