@@ -15,7 +15,7 @@ pytestmark = [
     pytest.mark.filterwarnings("ignore:Temperature scaling alone:bayesnorm.BayesNormWarning"),
 ]
 
-calibrate_module = sys.modules["bayesnorm.calibration.calibrate"]
+candidates_module = sys.modules["bayesnorm.calibration.candidates"]
 
 
 def noise(*shape, seed):
@@ -55,7 +55,7 @@ def counted():
 
 
 @pytest.mark.parametrize(
-    ("options", "runs"), [({}, 1), ({"batch_size": True}, 2), ({"batch_size": [4, 16, 64, 256]}, 1)], ids=str
+    ("options", "runs"), [({}, 1), ({"batch_size": True}, 3), ({"batch_size": [4, 16, 64, 256]}, 2)], ids=str
 )
 def test_candidates_share_what_comes_before_the_sampled_layers(counted, options, runs):
     posterior, x, y, counter = counted
@@ -83,7 +83,7 @@ def test_few_samples_in_the_search_choose_as_well_as_all(counted, monkeypatch, t
     y = torch.multinomial(odds, 1, generator=torch.Generator().manual_seed(0))[:, 0]
     options = {"batch_size": True, "evidence": evidence}
     quick = bn.calibrate(posterior, x, y, **options)
-    monkeypatch.setattr(calibrate_module, "SEARCH_SAMPLES", 64)
+    monkeypatch.setattr(candidates_module, "SEARCH_SAMPLES", 64)
     whole = bn.calibrate(posterior, x, y, **options)
     assert mean_score(quick, x, y) == pytest.approx(mean_score(whole, x, y), abs=2e-3)
     assert (quick.batch_size == 4096) == (whole.batch_size == 4096)

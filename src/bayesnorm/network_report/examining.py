@@ -3,26 +3,24 @@
 from __future__ import annotations
 
 import contextlib
-import html
 import statistics
 import tempfile
-import textwrap
 import time
 import warnings
 from collections import Counter
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from .engines import Delta, Engine, MonteCarlo, SigmaPoints
-from .errors import BayesNormError, InputError, NetworkError
-from .likelihoods import Categorical, Gaussian
-from .methods import MCBN
-from .network import (
+from ..engines import Delta, Engine, MonteCarlo, SigmaPoints
+from ..errors import BayesNormError, InputError, NetworkError
+from ..likelihoods import Categorical, Gaussian
+from ..methods import MCBN
+from ..network import (
     Executable,
     TrainData,
     dtype_of,
@@ -36,87 +34,17 @@ from .network import (
     run_forward,
     unwrap,
 )
-from .posterior import BatchNormPosterior
-from .theory import diagnose
-from .words import ShortRepr, format_count
+from ..posterior import BatchNormPosterior
+from ..theory import diagnose
+from ..words import format_count
+from .report import Finding, Grade, NetworkReport
 
-Grade = Literal["good", "note", "problem"]
-SYMBOLS = {"good": "+", "note": "!", "problem": "x"}
 # Other layers that normalise, whose statistics are not those of batches.
 OTHER_NORMS = (nn.LayerNorm, nn.GroupNorm, nn.modules.instancenorm._InstanceNorm, nn.RMSNorm)
-# Batches whose statistics are collected, examples of a timed prediction, timed predictions (the fastest counts), and
-# characters in a line.
-STATES, ROWS, TIMES, WIDTH = 32, 8, 5, 100
+# Batches whose statistics are collected, examples of a timed prediction, and timed predictions (the fastest counts).
+STATES, ROWS, TIMES = 32, 8, 5
 # Running statistics further from those of the data, in standard deviations, do not belong to the data.
 FAR = 0.5
-
-
-@dataclass(frozen=True)
-class Finding:
-    """One line of a report.
-
-    Args:
-        subject: What was examined.
-        text: The result, or why there is none.
-        grade: "good"; "note" for something to know; "problem" for something that does not work.
-    """
-
-    subject: str
-    text: str
-    grade: Grade = "good"
-
-
-@dataclass(frozen=True, repr=False)
-class NetworkReport(ShortRepr):
-    """What works with a network and its data, and what is recommended; `print` shows it on one screen.
-
-    Args:
-        network: The network's class.
-        findings: What was examined, in order.
-        recommendations: What to do, in order.
-    """
-
-    repr_names = ("network", "findings")
-
-    network: str
-    findings: tuple[Finding, ...]
-    recommendations: tuple[str, ...]
-
-    def __str__(self) -> str:
-        width = max(len(finding.subject) for finding in self.findings)
-        lines = []
-        for finding in self.findings:
-            start = f"{SYMBOLS[finding.grade]} {finding.subject:{width}}  "
-            text = textwrap.shorten(finding.text, 3 * (WIDTH - len(start)), placeholder=" ...")
-            lines += textwrap.wrap(text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
-        lines += ["", "Recommended:"]
-        for recommendation in self.recommendations:
-            lines += textwrap.wrap(recommendation, WIDTH, initial_indent="- ", subsequent_indent="  ")
-        return "\n".join(lines)
-
-    def to_dict(self) -> dict[str, Any]:
-        """Return the report as plain values."""
-        findings = [vars(finding) for finding in self.findings]
-        return {"network": self.network, "findings": findings, "recommendations": list(self.recommendations)}
-
-    def to_html(self) -> str:
-        """Return the report as a page of HTML, without links to other files."""
-        rows = "".join(
-            f'<tr class="{finding.grade}"><td>{SYMBOLS[finding.grade]}</td><th>{html.escape(finding.subject)}</th>'
-            f"<td>{html.escape(finding.text)}</td></tr>\n"
-            for finding in self.findings
-        )
-        advice = "".join(f"<li>{html.escape(text)}</li>\n" for text in self.recommendations)
-        name = html.escape(self.network)
-        style = (
-            "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}th{text-align:left;"
-            "white-space:nowrap}td,th{padding:.2em .8em;vertical-align:top}.problem{color:#a00}.note{color:#850}"
-        )
-        return (
-            f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}</title><style>{style}</style>'
-            f"</head>\n<body><h1>{name}</h1>\n<table>\n{rows}</table>\n<h2>Recommended</h2>\n<ul>\n{advice}</ul>\n"
-            "</body></html>\n"
-        )
 
 
 def doctor(
