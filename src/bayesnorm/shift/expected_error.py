@@ -26,7 +26,7 @@ from ..posterior import Validation
 
 # Standard deviation of the model error: a constant, and factors of the rise of the error for the same class mix and for
 # a class mix that has changed completely.
-MODEL_ERROR = (0.015, 0.06, 0.25)
+MODEL_ERROR = (0.03, 0.04, 0.3)
 # The range of the temperature that softens adapted probabilities.
 SHARPEST, SOFTEST = 0.3, 6.0
 # The 90 % quantile of a normal distribution, for an interval of 80 %.
