@@ -104,6 +104,7 @@ def stand_ins() -> dict[str, object]:
 # Whatever batch size stands best with stand-ins for a user's network.
 @pytest.mark.filterwarnings("ignore:Temperature scaling alone:bayesnorm.BayesNormWarning")
 @pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
+@pytest.mark.filterwarnings("ignore:The smaller network gives:bayesnorm.BayesNormWarning")
 @pytest.mark.filterwarnings("ignore:temperature. .* scored best:bayesnorm.BayesNormWarning")
 @pytest.mark.parametrize("page", PAGES)
 def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import copy
+import warnings
 from dataclasses import asdict, dataclass, replace
 from functools import cache, cached_property, partial
 from pathlib import Path
@@ -12,6 +13,7 @@ import torch
 from torch import Tensor, nn
 
 import bayesnorm as bn
+from bayesnorm import BayesNormWarning
 from bayesnorm.compression import Compressed, prune_channels
 from bayesnorm.posterior import BatchNormPosterior
 from bayesnorm.training import Teacher
@@ -52,7 +54,10 @@ class Whole:
 
     def pruned(self, share: float, criterion: Any) -> Compressed:
         """Return a network with a fraction of the multiply-adds."""
-        return prune_channels(self.posterior(self.network), self.x[:10_000], multiply_adds=share, criterion=criterion)
+        posterior = self.posterior(self.network)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore", BayesNormWarning)  # predictions change before fine-tuning
+            return prune_channels(posterior, self.x[:10_000], multiply_adds=share, criterion=criterion)
 
     def fine_tuned(self, network: nn.Module, way: Way) -> nn.Module:
         """Return a pruned network after fine-tuning."""

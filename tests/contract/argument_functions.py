@@ -200,6 +200,16 @@ CALLS = {
     "teacher": Call(
         _teacher, temperature=number(2, "a number above 0"), weight=number(0.5, FROM_0, (-1,)), transform=function()
     ),
+    "ood_scores": Call(
+        lambda **options: bn.ood_scores(fitted(1), X, X.repeat(4, 1), **options).scores["epistemic"],
+        samples=whole(4, none=True),
+        seed=seed(),
+    ),
+    "doctor": Call(
+        lambda **options: [finding.text for finding in bn.doctor(network(1), **options).findings],
+        batch_size=whole(8, "the batch size of training, at least 2", (1, 0), none=True),
+        seed=seed(),
+    ),
     # Theory.
     "diagnose": Call(
         lambda **options: str(bn.diagnose(network(1), X, **options)),

@@ -16,6 +16,7 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from ..arguments import require_seed, require_whole
 from ..engines import Delta, Engine, MonteCarlo, SigmaPoints
 from ..errors import BayesNormError, InputError, NetworkError
 from ..likelihoods import Categorical, Gaussian
@@ -68,6 +69,9 @@ def doctor(
     """
     if not isinstance(model, nn.Module):
         raise BayesNormError(f"model must be a torch.nn.Module, got {type(model).__name__}.")
+    if batch_size is not None:
+        batch_size = require_whole("batch_size", batch_size, 2, requirement="the batch size of training, at least 2")
+    seed = require_seed(seed)
     examination = _Examination(model, data, batch_size, output, seed)
     with warnings.catch_warnings(), torch.inference_mode(False):
         warnings.simplefilter("ignore")
