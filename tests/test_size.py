@@ -22,7 +22,7 @@ BUDGET = {
     "methods": 660,
     "metrics": 665,
     "network": 4_319,
-    "network_report": 335,
+    "network_report": 339,
     "plots": 1_105,
     "posterior": 1_965,
     "predictive": 848,
