@@ -156,6 +156,7 @@ def test_drift_says_what_changed_and_how_wrong_the_network_is(stream, change):
     assert result.cause == (" and ".join(causes) or None)
     assert str(result.expected_error) in result.summary()
     assert result.expected_error.before.value == pytest.approx(error(posterior, x, y), abs=0.17)
+    assert result.expected_error.before.high - result.expected_error.before.low > 0.05
     after = result.expected_error.after
     assert after.low <= after.value <= after.high
     assert sum(result.class_mix) == pytest.approx(1)

@@ -23,7 +23,7 @@ from ..posterior import (
     Posterior,
 )
 from ..predictive import P_co
-from .class_mix import estimate_shift
+from .class_mix import LEAST_GAIN, estimate_shift
 from .comparison import (
     Comparison,
     all_alike,
@@ -33,10 +33,6 @@ from .comparison import (
     require_batches,
     row_statistics,
 )
-
-# A classifier is adapted if the estimated error falls by at least this much. On images like those of training it falls
-# by less than 0.003, on weakly corrupted ones by more than 0.02.
-LEAST_GAIN = 0.01
 
 Adaptable = TypeVar("Adaptable", bound=Posterior)
 

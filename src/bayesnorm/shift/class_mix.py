@@ -39,6 +39,9 @@ MIX_ERROR = 10**0.5
 ROUNDS, SETTLED = 3, 0.01
 # Below this p-value of predictions, the mix differs from that of the training data.
 LEVEL = 0.05
+# A classifier is adapted if the estimated error falls by at least this much. On images like those of training it falls
+# by less than 0.003, on weakly corrupted ones by more than 0.02.
+LEAST_GAIN = 0.01
 # The mean confidence may fall by this share of the error's fall.
 LESS_CONFIDENT = 0.1
 # Below this p-value, predictions contradict the assumption that the mix is that of the training data.
@@ -88,9 +91,12 @@ class MixShift:
 
     @property
     def trusted(self) -> bool:
-        """Whether adapted predictions are about as confident as before; if not, the mix was probably wrong."""
+        """Whether adapted predictions are about as confident as before; if not, the mix was probably wrong.
+
+        Predictions that hardly change are trusted as well.
+        """
         before, after = self.confidences
-        return after - before >= -LESS_CONFIDENT * self.gain
+        return self.gain < LEAST_GAIN or after - before >= -LESS_CONFIDENT * self.gain
 
     def expected_error(self) -> ExpectedError:
         """Return the estimated errors before and after adapting."""
