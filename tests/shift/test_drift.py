@@ -10,7 +10,7 @@ import torch
 from torch import nn
 
 import bayesnorm as bn
-from bayesnorm.errors import InputError
+from bayesnorm.errors import InputError, NotComparableError
 from bayesnorm.posterior.batch_variation import MOST_PAIRED
 from bayesnorm.shift import Drift, holm
 
@@ -250,3 +250,10 @@ def test_holm_by_hand_and_in_the_given_order():
     np.testing.assert_allclose(holm([0.01, 0.04, 0.03, 0.005]), [0.03, 0.06, 0.06, 0.02])
     np.testing.assert_allclose(holm([0.9, 0.6]), [1, 1])
     assert holm([]).shape == (0,)
+
+
+def test_a_network_whose_training_examples_are_all_the_same_is_not_comparable():
+    same = nn.Sequential(nn.Linear(1, 4), nn.BatchNorm1d(4), nn.ReLU(), nn.Linear(4, 1)).eval()
+    posterior = bn.MCBN(16, states=32).fit(same, torch.zeros(200, 1))
+    with pytest.raises(NotComparableError, match="do not vary"):
+        bn.drift(posterior, torch.ones(40, 1))

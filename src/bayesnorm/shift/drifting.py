@@ -196,6 +196,11 @@ def drift_of(posterior: BatchNormPosterior, x: Any) -> Drift:
     batches = comparison.batches
     distances = batches.parts.distances(comparison.standardised, comparison.varies)
     tails = batches.tail(distances, comparison.size, comparison.groups)
+    if bool(np.isnan(tails).all()):
+        raise NotComparableError(
+            "posterior: the statistics of its training batches do not vary, so new data cannot be compared with them. "
+            "Fit again on examples that differ, or use a network whose output depends on its inputs."
+        )
     # A drift that later layers normalise away, such as a change of contrast, shows at one layer only.
     farthest = float(np.nanmin(tails[:-1])) * int(comparison.varies.sum())
     share = ONE_LAYER * min(1.0, batches.looked_at(comparison.size) / OF_BATCHES)
