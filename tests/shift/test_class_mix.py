@@ -241,3 +241,13 @@ def test_layers_that_get_several_entries_of_an_example_leave_class_statistics_ou
     assert posterior.class_statistics is None
     assert bn.drift(posterior, torch.randn(20, 3, 6)).expected_error is None
     assert not bn.adapt(posterior, torch.randn(20, 3, 6)).decision
+
+
+def test_the_monitor_estimates_the_error_when_it_raises_the_alarm_and_keeps_no_examples():
+    monitor = bn.shift.DriftMonitor(network_and_posterior()[1])
+    states = [monitor.update(shifted(clusters(torch.arange(64) % CLASSES, seed))) for seed in range(6)]
+    first = next(number for number, state in enumerate(states) if state.alarm)
+    assert states[first].drift.expected_error.before.value > 0.2
+    assert "After adapting" in states[first].drift.summary()
+    assert all(state.drift.estimate is None for state in states)
+    assert all(state.drift.expected_error is None for number, state in enumerate(states) if number != first)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from functools import cached_property, partial
 from typing import Any
 
@@ -94,6 +94,13 @@ class Drift(ShortRepr):
             shifts = [member._mix_shift for member in self.members]
             return joined_shift([shift for shift in shifts if shift is not None])
         return None if self.estimate is None else self.estimate()
+
+    def without_inputs(self) -> Drift:
+        """Return the result without the examples; it has estimates only if they were read before."""
+        result = replace(self, estimate=None, members=tuple(member.without_inputs() for member in self.members))
+        if "_mix_shift" in vars(self):
+            vars(result)["_mix_shift"] = self._mix_shift
+        return result
 
     @cached_property
     def expected_error(self) -> ExpectedError | None:

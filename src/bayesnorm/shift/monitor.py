@@ -50,7 +50,8 @@ class Watched:
     Args:
         alarm: Whether drift was detected, at this batch or an earlier one.
         evidence: The value of a stake of 1 bet against "no drift"; the alarm is raised at 1 / level.
-        drift: The test of this batch alone.
+        drift: The test of this batch alone, without the examples. For a classifier, the batch that raises the alarm has
+            the estimated error.
     """
 
     alarm: bool
@@ -100,7 +101,9 @@ class DriftMonitor:
         self.evidence = float(self._stakes.mean()) + 1 / (self.batches + 1)
         if self.alarm is None and self.evidence >= 1 / self.level:
             self.alarm = self.batches
-        return Watched(self.alarm is not None, self.evidence, result)
+        if self.alarm == self.batches:
+            _ = result.expected_error  # the batch that raises the alarm says how wrong the network is
+        return Watched(self.alarm is not None, self.evidence, result.without_inputs())
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state of the monitor, without the posterior, to one safetensors file."""
