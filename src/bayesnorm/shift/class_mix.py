@@ -39,8 +39,8 @@ MIX_ERROR = 10**0.5
 ROUNDS, SETTLED = 3, 0.01
 # Below this p-value of predictions, the mix differs from that of the training data.
 LEVEL = 0.05
-# A classifier is adapted if the estimated error falls by at least this much. On images like those of training it falls
-# by less than 0.003, on weakly corrupted ones by more than 0.02.
+# A classifier is adapted if the estimated error falls by at least this much. On images like those of training it fell
+# by at most 0.007, on most weakly corrupted ones by more than 0.02.
 LEAST_GAIN = 0.01
 # The mean confidence may fall by this share of the error's fall.
 LESS_CONFIDENT = 0.1
