@@ -1,14 +1,16 @@
 """Adapt to batches of streams with all classes, with some and with one, and estimate errors without labels.
 
-Each batch is adapted to and scored by itself. Batches come from the second 1,000 test images; temperatures and the
-thresholds of the estimated errors come from the clean first 1,000.
+`measure_streams` adapts to each batch and scores it by itself. Its batches come from the second 1,000 test images;
+temperatures and the thresholds of the estimated errors come from the clean first 1,000.
+`stream_order` and `stream_sequence` build the streams whose batches follow one another, for methods that adapt online.
 """
 
 from __future__ import annotations
 
 import dataclasses
 import warnings
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +29,11 @@ from .presets import Preset
 NONE, BATCH, STATISTICS, ADAPT = "no adaptation", "batch norm by the batch", "adapt, classes ignored", "adapt"
 MIXED, DIRICHLET, SORTED = "mixed", "Dirichlet(0.3)", "one class"
 CLASSES = 10
+
+ORDERS = (MIXED, "Dirichlet(1)", DIRICHLET, "Dirichlet(0.1)", "sorted")
+"""The orders of images in `stream_order`."""
+SLOT = 64
+"""The least number of consecutive images with the same class mix in a Dirichlet stream."""
 
 Row = dict[str, Any]
 
@@ -85,6 +92,71 @@ def stream_batches(labels: Tensor, preset: Preset, clean: bool) -> Iterator[tupl
             yield size, DIRICHLET, torch.from_numpy(np.concatenate(parts))
             of_class = by_class[(number + len(by_class) * size) % CLASSES]
             yield size, SORTED, torch.from_numpy(random.permutation(of_class)[:size])
+
+
+@dataclass(frozen=True)
+class Segment:
+    """A part of a stream with one corruption: the image indices of its batches, in their order."""
+
+    corruption: str
+    severity: int
+    batches: tuple[Tensor, ...]
+
+
+def stream_order(order: str, labels: Tensor, images: Tensor, length: int, size: int, seed: int) -> tuple[Tensor, ...]:
+    """Return the image indices of the batches of a stream, from its first image to its last.
+
+    No image occurs twice before all others of its kind have occurred once: of all kinds in the mixed stream, of its
+    class in the others.
+
+    Args:
+        order: One of `ORDERS`. A Dirichlet stream has a new class mix after every `SLOT` images, or after every batch
+            if that is larger. The sorted stream shows one class after the other, as many images of each.
+        labels: The classes of all images.
+        images: The indices of the images to choose from.
+        length: Number of images in the stream.
+        size: Number of images in a batch; the last batch may have fewer.
+        seed: Seed of the random choices.
+    """
+    random = np.random.default_rng(seed)
+    if order == MIXED:
+        chosen = _cycled(images.numpy(), length, random)
+    else:
+        if order == "sorted":
+            classes = np.repeat(random.permutation(CLASSES), -(-length // CLASSES))[:length]
+        else:
+            concentration = float(order.removeprefix("Dirichlet(").removesuffix(")"))
+            slot = max(SLOT, size)
+            mixes = random.dirichlet(np.full(CLASSES, concentration), -(-length // slot))
+            classes = np.concatenate([random.choice(CLASSES, slot, p=mix) for mix in mixes])[:length]
+        chosen = np.empty(length, dtype=np.int64)
+        for label in range(CLASSES):
+            places = np.flatnonzero(classes == label)
+            chosen[places] = _cycled(images[labels[images] == label].numpy(), len(places), random)
+    return torch.from_numpy(chosen).split(size)
+
+
+def stream_sequence(
+    parts: Sequence[tuple[str, int]], order: str, labels: Tensor, images: Tensor, length: int, size: int, seed: int
+) -> list[Segment]:
+    """Return a stream with one corruption after the other.
+
+    Args:
+        parts: The corruption and the severity of each part; `networks.CLEAN` and 0 for images as they are.
+        order, labels, images, size: See `stream_order`.
+        length: Number of images in each part.
+        seed: Seed of the random choices; the parts differ.
+    """
+    return [
+        Segment(corruption, severity, stream_order(order, labels, images, length, size, seed + 1000 * number))
+        for number, (corruption, severity) in enumerate(parts)
+    ]
+
+
+def _cycled(values: np.ndarray, length: int, random: np.random.Generator) -> np.ndarray:
+    """Return so many values in random order, every value once before any occurs again."""
+    rounds = [random.permutation(values) for _ in range(-(-length // len(values)))]
+    return np.concatenate([*rounds, values[:0]])[:length]
 
 
 def network_error(posterior: Posterior, x: Tensor, y: Tensor) -> float:

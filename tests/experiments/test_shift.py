@@ -18,10 +18,13 @@ from experiments.shift.streams import (
     DIRICHLET,
     MIXED,
     NONE,
+    ORDERS,
     SORTED,
     STATISTICS,
     stream_batches,
     stream_means,
+    stream_order,
+    stream_sequence,
     streams_text,
 )
 
@@ -143,6 +146,32 @@ def test_streams_have_all_classes_some_or_one_of_the_second_thousand_images():
     assert all(len(chosen) == 64 and int(chosen.min()) >= 1000 for _, _, chosen in batches)
     assert len(labels[batches[2][2]].unique()) == 1
     assert len(batches[0][2].unique()) == 64
+
+
+@pytest.mark.parametrize("order", ORDERS)
+@pytest.mark.parametrize("size", [1, 200])
+def test_streams_whose_batches_follow_one_another(order, size):
+    labels, images = torch.arange(2000) % 10, torch.arange(1000, 2000)
+    batches = stream_order(order, labels, images, 500, size, 0)
+    chosen = torch.cat(batches)
+    assert [len(batch) for batch in batches] == [min(size, 500 - start) for start in range(0, 500, size)]
+    assert torch.equal(chosen, torch.cat(stream_order(order, labels, images, 500, size, 0)))
+    assert int(chosen.min()) >= 1000
+    counts = labels[chosen].bincount(minlength=10)
+    if order in (MIXED, "sorted"):
+        assert len(chosen.unique()) == 500
+        assert int(labels[chosen].diff().count_nonzero()) == (9 if order == "sorted" else pytest.approx(450, abs=30))
+    else:
+        assert all(len(chosen[labels[chosen] == label].unique()) == min(100, counts[label]) for label in range(10))
+    if order == "sorted":
+        assert (counts == 50).all()
+
+
+def test_a_sequence_has_other_images_in_every_part():
+    labels, images = torch.arange(2000) % 10, torch.arange(1000, 2000)
+    parts = stream_sequence([("fog", 5), ("clean", 0)], MIXED, labels, images, 128, 64, 0)
+    assert [(part.corruption, part.severity, len(part.batches)) for part in parts] == [("fog", 5, 2), ("clean", 0, 2)]
+    assert not torch.equal(parts[0].batches[0], parts[1].batches[0])
 
 
 def test_means_of_streams_by_hand():
