@@ -51,7 +51,12 @@ def write(
         file_format: The format name to write into the file.
         argument: The name of the caller's argument, for messages.
     """
-    plain = {name: tensor.detach().cpu().contiguous() for name, tensor in tensors.items()}
+    plain, places = dict[str, Tensor](), set[int]()
+    for name, tensor in tensors.items():
+        value = tensor.detach().cpu().contiguous()
+        place = value.untyped_storage().data_ptr()
+        plain[name] = value.clone() if place in places else value  # safetensors refuses tensors that share memory
+        places.add(place)
     text = json.dumps(config, sort_keys=True, allow_nan=False)
     metadata = {"format": file_format, "version": str(VERSION), "config": text, "digest": content_digest(plain, text)}
     content = to_bytes(plain, metadata=metadata)

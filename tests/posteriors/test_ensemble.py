@@ -55,6 +55,32 @@ def test_stacked_one_by_one_and_by_override_agree(make, reference):
         torch.testing.assert_close(outputs, expected, rtol=1e-10, atol=1e-12)
 
 
+class Shared(nn.Module):
+    """A head on a part that other networks share."""
+
+    def __init__(self, body, seed):
+        super().__init__()
+        self.body, self.head = body, mlp(seed)
+
+    def forward(self, x):
+        return self.head(self.body(x))
+
+
+@pytest.mark.parametrize("kind", ["one posterior twice", "one network twice", "a shared part"])
+def test_members_that_share_memory_are_saved(kind, tmp_path):
+    network, body = mlp(0), nn.Linear(3, 3).double()
+    member = bn.MCBN(batch_size=8, states=4).fit(network, X, bn.Gaussian())
+    members = {
+        "one posterior twice": [member, member],
+        "one network twice": [network, network],
+        "a shared part": [Shared(body, 0), Shared(body, 1)],
+    }[kind]
+    posterior = bn.ensemble(members, bn.Gaussian())
+    posterior.save(tmp_path / "net")
+    loaded = bn.load(tmp_path / "net", members[0] if kind == "a shared part" else network)
+    assert torch.equal(loaded.predict(X, samples=4).mean, posterior.predict(X, samples=4).mean)
+
+
 def test_members_of_several_architectures(tmp_path):
     members = [mlp(0), mlp(1, width=9), nn.Sequential(nn.Linear(3, 1)).double()]
     posterior = bn.ensemble(members, bn.Gaussian())
