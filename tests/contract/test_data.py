@@ -54,6 +54,10 @@ SOURCES = {
     "TensorDataset": lambda _: TensorDataset(X, Y),
     "stream": lambda _: Stream(),
     "generator": lambda _: batches(),
+    "list of batches": lambda _: list(batches()),
+    "tuple of batches": lambda _: tuple(map(list, batches())),
+    "list of two batches": lambda _: list(batches(64)),
+    "list of dicts": lambda _: [{"image": x, "label": y} for x, y in batches()],
     "pair": lambda _: (X, Y),
     "batch of a loader": lambda _: [X, Y],
     "dict": lambda _: {"image": X, "label": Y},
@@ -95,6 +99,16 @@ def test_every_function_takes_them_with_the_result_of_tensors(kind, posterior, t
 def test_fit_takes_them(kind, posterior, tmp_path):
     fitted = bn.MCBN(batch_size=8, states=4).fit(posterior.model, SOURCES[kind](tmp_path))
     assert fitted.rows == (32 if "stream" in kind or kind == "generator" else ROWS)
+
+
+def test_lists_of_batches_without_targets_are_read_whole(posterior):
+    for parts in ([x for x, _ in batches()], [[x] for x, _ in batches()], tuple({"input": x} for x, _ in batches())):
+        assert posterior.predict(parts, samples=2).mean.shape == (ROWS, 1)
+    # A pair of inputs and targets that look alike is not a list of batches, nor is one batch of a loader.
+    assert len(posterior.predict((X, X), samples=2)) == len(posterior.predict([X, X], samples=2)) == ROWS
+    assert len(posterior.predict(([X], [X]), samples=2)) == ROWS
+    with pytest.raises(bn.BayesNormError, match=r"x: its first entry has 2 arrays, but forward\(input\) takes 1. Pass"):
+        posterior.predict([(X, Y), (X, Y.double())])
 
 
 def test_layers_and_batch_sizes_are_chosen_with_a_loader(posterior):

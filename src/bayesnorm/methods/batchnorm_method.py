@@ -96,8 +96,8 @@ class BatchNormMethod(ABC):
         Args:
             model: The trained network. It is never modified.
             train_data: The training data: a `DataLoader`, a `Dataset`, a tensor, an array, a pair (x, y), a dict of
-                inputs, or a generator of batches. The signature of forward decides which entries are inputs. Targets
-                are not used.
+                inputs, or a generator or list of batches. The signature of forward decides which entries are inputs.
+                Targets are not used.
             likelihood: How outputs become distributions of targets. Pass `Categorical()` for classification. Default:
                 None, `Gaussian()` for a network with one real output.
             output: The entry to use if the network returns several: a name, a position, or a path such as

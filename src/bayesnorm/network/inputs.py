@@ -90,6 +90,17 @@ class InputForm:
             )
         return cast(Tensor, inputs), targets
 
+    def lists_batches(self, data: Any) -> bool:
+        """Return whether data are a list or tuple of several batches of one layout, rather than one pair or batch."""
+        if not isinstance(data, tuple | list) or len(data) < 2 or hasattr(data, "_fields"):
+            return False
+        if not all(map(is_data, data)) or len(set(map(_layout, data))) > 1:
+            return False
+        if is_array(data[0]):  # more than a batch has inputs and targets
+            return isinstance(data, list) and not self._any_number and len(data) > max(2, len(self._positional) + 1)
+        inputs_and_targets = isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], tuple | list)
+        return not (inputs_and_targets and len(data[0]) == self.required)
+
     def graph_advice(self) -> str:
         """Return what to do with a network that processes a whole graph, or "" for other networks."""
         if not self.takes_graph:
@@ -176,6 +187,11 @@ class InputForm:
         if not is_array(entry[0]):
             inputs = entry[0]
             if type(inputs) in (tuple, list):  # all of them are inputs
+                if len(inputs) > max(1, len(self._positional)) and not self._any_number:
+                    raise InputError(
+                        f"{name}: its first entry has {len(inputs)} arrays, but {self.text} takes "
+                        f"{len(self._positional)}. Pass (x, y), or a list of batches (x, y) of one shape and dtype."
+                    )
                 inputs = Inputs(tuple(inputs), {}) if len(inputs) > 1 else inputs[0]
             return self._split(inputs, name)[0], entry[1] if len(entry) == 2 else tuple(entry[1:])
         most = len(entry) if self._any_number else max(self.required, len(self._positional))
@@ -211,6 +227,16 @@ def is_data(value: Any) -> bool:
     if isinstance(value, tuple | list):
         return any(map(is_array, value)) or (bool(value) and is_data(value[0]))
     return is_array(value) or isinstance(value, Mapping | Inputs) or is_instance_of_dataclass(value)
+
+
+def _layout(entry: Any) -> Any:
+    """Return what batches of one data set have in common: names, dtypes, and the shapes of one example."""
+    if is_array(entry):
+        return getattr(entry, "dtype", None), tuple(entry.shape[1:])
+    fields = fields_of(entry, {})
+    if fields is not None:
+        return frozenset((name, _layout(value)) for name, value in fields.items())
+    return tuple(map(_layout, entry)) if isinstance(entry, tuple | list) and is_data(entry) else type(entry)
 
 
 def is_instance_of_dataclass(value: Any) -> bool:

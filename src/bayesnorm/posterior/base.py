@@ -192,7 +192,7 @@ class Posterior(ShortRepr, Generic[P_co], ABC):
         predict = self._predictor(engine, seed, samples, keep, tile, overlap)
         if isinstance(x, Tensor):
             return predict(x)
-        if is_in_memory(x):
+        if is_in_memory(x, self.executable.form):
             return predict(self.executable.input(x))
         return predict_whole(predict, self.executable.reader(x, seed))
 

@@ -7,6 +7,7 @@ fewer examples than all batches together.
 from __future__ import annotations
 
 import contextlib
+import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Any
@@ -30,8 +31,9 @@ from ..inputs import InputForm, is_data
 from ..restoring import isolated_randomness
 from ..several import joined_rows
 
-TrainData = DataLoader[Any] | Dataset[Any] | Tensor | np.ndarray | tuple[Any, ...] | Mapping[str, Any] | Iterator[Any]
-"""A `DataLoader`, a map-style or iterable `Dataset`, a tensor, an array, a pair `(x, y)`, a dict, or a generator."""
+TrainData = DataLoader[Any] | Dataset[Any] | Tensor | np.ndarray | Sequence[Any] | Mapping[str, Any] | Iterator[Any]
+"""A `DataLoader`, a map-style or iterable `Dataset`, a tensor, an array, a pair `(x, y)`, a dict, or a generator or
+list of batches."""
 
 Entry = tuple[Tensor, Any]
 """The inputs of some examples, and their targets (None if there are none)."""
@@ -178,14 +180,16 @@ def as_rows(data: Any, most_rows: int, seed: int, form: InputForm, name: str = "
         return _pool(DataLoader(data, batch_size=READ_ROWS), most_rows, seed, form, name)
     if isinstance(data, Iterator):
         return _pool(data, most_rows, None, form, name)
+    if form.lists_batches(data):  # all of them: they are in memory, and may be sorted
+        return _pool(data, sys.maxsize, None, form, name)
     if is_data(data):
         return ArrayRows(*form.split(data, name), form)
     indexable = hasattr(data, "__getitem__") and hasattr(data, "__len__")
     if indexable and not isinstance(data, str | bytes | tuple | list):
         return IndexedRows(data, range(len(data)), None, form, name)
     raise InputError(
-        f"{name} must be a DataLoader, a Dataset, a tensor, an array, a pair (x, y), a dict of inputs or a generator "
-        f"of batches, got {type(data).__name__}."
+        f"{name} must be a DataLoader, a Dataset, a tensor, an array, a pair (x, y), a dict of inputs, or a generator "
+        f"or list of batches, got {type(data).__name__}."
     )
 
 

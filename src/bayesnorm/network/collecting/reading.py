@@ -32,16 +32,16 @@ from .batches import (
 MOST_ROWS, READ_NUMBERS = 2**14, 2**22
 
 
-def is_in_memory(data: Any) -> bool:
+def is_in_memory(data: Any, form: InputForm) -> bool:
     """Return whether data are arrays or numbers, which need not be read in batches."""
-    if isinstance(data, np.memmap):
+    if isinstance(data, np.memmap) or form.lists_batches(data):
         return False
     if isinstance(data, Tensor | Inputs) or is_array(data):
         return True
     if isinstance(data, Mapping):
         data = tuple(data.values())
     if isinstance(data, tuple | list):
-        return all(is_in_memory(value) for value in data) if is_data(data) else True
+        return all(is_in_memory(value, form) for value in data) if is_data(data) else True
     streams = DataLoader | IterableDataset | Iterator
     return is_data(data) or not (hasattr(data, "__getitem__") or isinstance(data, streams))
 
@@ -60,7 +60,7 @@ class BatchReader:
         self._form, self._name, self._seed = form, name, seed
         if isinstance(data, TensorDataset):
             data = data.tensors
-        rows: Any = data if isinstance(data, IterableDataset | Iterator) else None
+        rows: Any = data if isinstance(data, IterableDataset | Iterator) or form.lists_batches(data) else None
         self._size = getattr(data, "batch_size", None) if isinstance(data, DataLoader) else None
         if rows is None and isinstance(data, DataLoader) and indices_of(data) is None:
             rows = data
@@ -143,7 +143,7 @@ class BatchReader:
 
 def whole_data(data: Any, form: InputForm, name: str, seed: int = 0) -> Entry:
     """Return inputs and targets (None if there are none) of any kind of data, read into memory of bounded size."""
-    if is_in_memory(data):
+    if is_in_memory(data, form):
         return form.split(data, name)
     return BatchReader(data, form, name, seed).whole(POOL_BYTES)
 
