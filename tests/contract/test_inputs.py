@@ -250,6 +250,39 @@ def test_ensembles_of_networks_of_a_whole_graph_predict():
         assert torch.allclose(found.loc.sort(0).values, expected.sort(0).values, atol=1e-6)
 
 
+class DropoutGraph(WholeGraph):
+    def __init__(self):
+        super().__init__()
+        self.embedding, self.dropout = nn.Linear(3, 3), nn.Dropout(0.4)
+
+    def forward(self, x, edge_index):
+        return super().forward(self.dropout(self.embedding(x.float())), edge_index)
+
+
+@pytest.mark.parametrize("consistent", [True, False])
+def test_dropout_and_calibration_of_a_whole_graph(consistent):
+    torch.manual_seed(0)
+    network = DropoutGraph().eval()
+    x, options = torch.randint(9, (ROWS, 3)), {"forward_kwargs": {"edge_index": torch.randint(ROWS, (2, 90))}}
+    posterior = bn.MCDropout(consistent=consistent).fit(network, (x, Y), bn.Gaussian(missing=True), **options)
+    predictive = posterior.predict(x, bn.MonteCarlo(4, block_bytes=99))
+    looped = posterior.predict(x, bn.MonteCarlo(4, vectorize=False))
+    torch.testing.assert_close(predictive.loc, looped.loc)
+    assert float(predictive.epistemic.min()) >= 0
+    assert float(predictive.epistemic.max()) > 0
+    some = torch.where(torch.arange(ROWS)[:, None] < 40, Y, torch.nan)
+    assert bn.calibrate(posterior, x, some, samples=4).likelihood.precision != 1
+    single = bn.deterministic(network, bn.Gaussian(missing=True), **options)
+    error = (single.predict(x).mean - Y)[:40].square().mean()  # the noise variance with the highest density
+    assert 1 / bn.calibrate(single, x, some, score="pll").likelihood.precision == pytest.approx(float(error), rel=1e-3)
+    ensemble = bn.ensemble([bn.deterministic(net, bn.Gaussian(missing=True), **options) for net in (network, network)])
+    assert bn.calibrate(ensemble, x, some).likelihood.precision != 1
+    for members in (posterior, ensemble):
+        members.predict(x, samples=2)
+        with pytest.raises(bn.BayesNormError, match=r"forward failed on input of shape \(30, 3\)"):
+            members.predict(x[:30], samples=2)
+
+
 @dataclasses.dataclass
 class Output:
     logits: torch.Tensor

@@ -168,12 +168,12 @@ def _moments(f: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def require_scorable(cases: Sequence[Case], likelihood: Likelihood, score: Score | None, seed: int) -> None:
-    """Raise an error if predictions cannot be scored with this score or these targets. It runs two examples per case.
+    """Raise an error if predictions cannot be scored with this score or these targets. It runs a few examples per case.
 
     The outputs of one example are used for all others.
     """
     for posterior, x, y in cases:
-        f = at_least_single(MonteCarlo(1).outputs(posterior, x[:2], seed))[:, :1]
+        f = at_least_single(MonteCarlo(1).outputs(posterior, posterior.executable.few(x), seed))[:, :1]
         score_points(likelihood.predictive(f.expand(1, len(x), *f.shape[2:])), y, score)
 
 

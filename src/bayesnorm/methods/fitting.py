@@ -38,11 +38,11 @@ def fitting_likelihood(executable: Executable, rows: Tensor, likelihood: Likelih
 
     Args:
         executable: The network.
-        rows: Some training inputs; two of them are run.
+        rows: A few training inputs.
         likelihood: The likelihood, or None.
     """
     with renamed_argument("x", "train_data"):
-        f = executable.point(rows[:2])
+        f = executable.point(rows)
     if likelihood is None:
         shape = f[0].shape
         if shape.numel() != 1:

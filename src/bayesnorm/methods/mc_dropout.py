@@ -32,9 +32,18 @@ from typing import Any
 from torch import nn
 
 from ..arguments import require_flag, require_number, require_positive, require_whole
-from ..errors import BayesNormError
+from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood
-from ..network import DropoutExecutable, Progress, RateChoice, TrainData, dropout_rates, example_rows, renamed_argument
+from ..network import (
+    DropoutExecutable,
+    Progress,
+    RateChoice,
+    TrainData,
+    dropout_rates,
+    example_rows,
+    is_in_memory,
+    renamed_argument,
+)
 from ..posterior import DropoutPosterior
 from .fitting import P, checked_seed, fitting_likelihood
 
@@ -92,8 +101,14 @@ class MCDropout:
         if train_data is not None:
             example = example_rows(train_data, seed, executable.form)
             with renamed_argument("x", "train_data"):
-                example = executable.input(example, "train_data")
-                executable.look(example)
+                try:
+                    example = executable.input(example)
+                    executable.look(example)
+                except InputError:
+                    if not is_in_memory(train_data, executable.form):
+                        raise
+                    example = executable.input(train_data)  # for a network of a whole graph
+                    executable.look(example)
             likelihood = fitting_likelihood(executable, example, likelihood)
         if likelihood is None:
             raise BayesNormError(

@@ -10,6 +10,7 @@ import dataclasses
 import inspect
 import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
+from itertools import product
 from typing import Any, cast
 
 import numpy as np
@@ -107,8 +108,8 @@ class InputForm:
             return ""
         return (
             " A network that runs all nodes of a graph in one forward pass has no batches of nodes, so there are no "
-            "batch statistics to sample. Train and predict on batches of graphs or subgraphs, or use bn.ensemble, with "
-            "the edges in forward_kwargs=."
+            "batch statistics to sample. Train and predict on batches of graphs or subgraphs, or use bn.ensemble or "
+            "MCDropout, with the edges in forward_kwargs=."
         )
 
     def placed(self, x: Any, name: str, device: torch.device, dtype: torch.dtype) -> Tensor:
@@ -136,9 +137,10 @@ class InputForm:
         if whole and dtypes not in self._lowered:
             if self._run is None:
                 return x
-            for lowered in dict.fromkeys([(), tuple(kind for kind in whole if kind is torch.uint8), whole]):
+            choices = dict.fromkeys([(), tuple(kind for kind in whole if kind is torch.uint8), whole])
+            for few, lowered in product((x[:2], x), choices):  # all examples for a network of a whole graph
                 try:
-                    self._run(_lowered(x[:2], lowered, dtype))
+                    self._run(_lowered(few, lowered, dtype))
                 except Exception:  # the network's own error, in whatever it calls
                     continue
                 self._lowered[dtypes] = lowered

@@ -8,7 +8,7 @@ finds such calls, and the axis of a layer's input that has the examples.
 from __future__ import annotations
 
 import contextlib
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _NormBase
 from torch.overrides import TorchFunctionMode
 
-from ...errors import NetworkError
+from ...errors import InputError, NetworkError
 from ..calling import call_network, with_small_images
 from ..copying import device_of, private_copy
 from ..layers import find_dropout, listed, refusal
@@ -157,16 +157,17 @@ def watch_dropout(network: nn.Module, layers: Mapping[str, nn.Module], x: Tensor
     watch = _Watch(network, layers)
     few = [x[torch.arange(rows, device=x.device) % len(x)] for rows in (2, 3)]
     with isolated_randomness(0, x.device):
-        with contextlib.suppress(Exception):  # some networks need targets in training mode
-            watch.run(_in_training(network), few[0])
-        in_training = dict(watch.functions)
-        network.eval()
-        two, three = (watch.run(network, rows) for rows in few)
-    axes = {name: _row_axes(two[name], three[name]) for name in layers if two[name]}
+        try:
+            shapes, in_training = watch.run_modes(few)
+        except InputError:  # perhaps a network of a whole graph
+            shapes, in_training = watch.run_modes([x])
+            few = [x]
+    first, last = shapes[0], shapes[-1]
+    axes = {name: _row_axes(first[name], last[name], len(few[0]), len(few[-1])) for name in layers if first[name]}
     apart = all(
-        axis is None or shape[axis] == 2
+        axis is None or shape[axis] == len(few[0])
         for name, layer_axes in axes.items()
-        for axis, shape in zip(layer_axes, two[name], strict=False)
+        for axis, shape in zip(layer_axes, first[name], strict=False)
     )
     return DropoutSeen(always=watch.functions, in_training=in_training, axes=axes, apart=apart)
 
@@ -178,6 +179,7 @@ class _Watch(TorchFunctionMode):
         super().__init__()
         self.functions: dict[str, str] = {}  # the dropout function that each module's forward called
         self._shapes: Shapes = {name: [] for name in layers}
+        self._network = network
         self._inside: list[str] = []  # the modules whose forwards are running, the innermost last
         for name, module in network.named_modules():
             module.register_forward_pre_hook(self._entering(name, name in layers), prepend=True)
@@ -190,6 +192,13 @@ class _Watch(TorchFunctionMode):
         with self:
             call_network(network, x.clone(), "x")
         return self._shapes
+
+    def run_modes(self, inputs: Sequence[Tensor]) -> tuple[list[Shapes], dict[str, str]]:
+        """Return the shapes of every pass in evaluation mode, and the `functions` of a pass in training mode."""
+        with contextlib.suppress(Exception):  # some networks need targets in training mode
+            self.run(_in_training(self._network), inputs[0])
+        in_training = dict(self.functions)
+        return [self.run(self._network.eval(), x) for x in inputs], in_training
 
     def _entering(self, name: str, watched: bool) -> Callable[[nn.Module, Any], None]:
         def hook(_module: nn.Module, args: Any) -> None:
@@ -231,11 +240,17 @@ def _drops(func: Any, args: Any, kwargs: Any) -> bool:
     return False
 
 
-def _row_axes(two: list[tuple[int, ...]], three: list[tuple[int, ...]]) -> Axes:
-    """Return the axis that grows with the number of examples in each call, from shapes for two and three examples."""
+def _row_axes(first: list[tuple[int, ...]], last: list[tuple[int, ...]], few: int, more: int) -> Axes:
+    """Return the axis that grows with the number of examples in each call.
+
+    Args:
+        first, last: The shapes for a few examples and for more; equal for a network of a whole graph.
+        few, more: The numbers of examples.
+    """
     axes: list[int | None] = []
-    for a, b in zip(two, three, strict=False):
-        growing = [i for i, (m, n) in enumerate(zip(a, b, strict=False)) if m != n and 3 * m == 2 * n]
+    for a, b in zip(first, last, strict=False):
+        sizes = enumerate(zip(a, b, strict=False))
+        growing = [i for i, (m, n) in sizes if more * m == few * n and (m != n or m == few == more)]
         axes.append(growing[0] if growing else None)
     return tuple(axes) or (0,)
 

@@ -154,6 +154,14 @@ class Executable:
                 raise InputError(f"{name} has no targets for {self.form.text}. Pass y, or data such as (x, y).")
         return self.input(x, name), y
 
+    def few(self, x: Tensor) -> Tensor:
+        """Return two examples to test with; or all, if the network runs on all nodes of a graph at once."""
+        try:
+            self.point(x[:2])
+        except InputError:
+            return x
+        return x[:2]
+
     def reader(self, x: Any, seed: int = 0) -> BatchReader:
         """Return a reader of the batches of data of any kind."""
         self._refresh()
@@ -323,11 +331,12 @@ class Executable:
                     if stop - start == 1:
                         raise
                     chunk = (stop - start) // 2
-                except RuntimeError as error:
+                except Exception as error:
                     # The test on two examples cannot show everything, such as an operation that `vmap` does not support
-                    # at this size.
-                    if way.call == "reference":
-                        raise
+                    # at this size, or that other examples are not all nodes of a graph.
+                    if way.call == "reference" or not isinstance(error, RuntimeError):
+                        with forward_errors_explained(x, "x"):
+                            raise
                     self._warn_of_loop(error)
                     network.prefix.forget()
                     way = self._planner.give_up(kind, states, x, way.call)
