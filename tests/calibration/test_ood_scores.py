@@ -3,9 +3,11 @@
 import pytest
 import torch
 from torch import nn
+from torch.utils.data import DataLoader, TensorDataset
 
 import bayesnorm as bn
 from bayesnorm.network import single_input_statistics
+from bayesnorm.network.collecting import reading
 
 
 def images(count, seed):
@@ -61,6 +63,34 @@ def test_tables_and_regression_have_scores_too():
     scores = bn.ood_scores(posterior, x[:50] + 6, x[50:], samples=8)
     assert set(scores.scores) == {"epistemic", "distance"}
     assert float(scores.flagged().double().mean()) > 0.9
+
+
+def test_inputs_of_any_kind_that_exceed_the_memory(posterior, monkeypatch):
+    reference, x = images(60, seed=3), images(50, seed=6)
+    expected = bn.ood_scores(posterior, x, reference, samples=4)
+    monkeypatch.setattr(reading, "POOL_BYTES", 20 * x[0].numel() * 4)
+    for source in (DataLoader(TensorDataset(x, x), 16), [(part, part) for part in x.split(16)], iter(x.split(16))):
+        scores = bn.ood_scores(posterior, source, reference, samples=4)
+        for name, score in expected.scores.items():
+            torch.testing.assert_close(scores.scores[name], score, rtol=1e-4, atol=1e-5)
+
+
+class Scaled(nn.Sequential):
+    def forward(self, x, *, meta, scale):
+        return super().forward((x + meta) * scale)
+
+
+def test_several_inputs_and_arguments():
+    torch.manual_seed(0)
+    network = Scaled(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.Tanh(), nn.Linear(8, 4)).eval()
+    x, meta = torch.randn(2, 60, 3)
+    options = {"forward_kwargs": {"scale": 2.0}}
+    several = bn.MCBN(batch_size=16, states=16).fit(network, {"x": x, "meta": meta}, bn.Categorical(), **options)
+    joined = bn.MCBN(batch_size=16, states=16).fit(nn.Sequential(*network).eval(), (x + meta) * 2, bn.Categorical())
+    expected = bn.ood_scores(joined, (x + meta) * 2, (x + meta) * 2, samples=4)
+    scores = bn.ood_scores(several, {"x": x, "meta": meta, "label": x}, {"x": x, "meta": meta}, samples=4)
+    for name, score in expected.scores.items():
+        torch.testing.assert_close(scores.scores[name], score, rtol=1e-4, atol=1e-5)
 
 
 def test_bad_arguments(posterior):

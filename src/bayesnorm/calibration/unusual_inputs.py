@@ -24,7 +24,7 @@ from torch import Tensor
 from ..arguments import require_number, require_seed
 from ..engines import MonteCarlo
 from ..errors import BayesNormError, InputError
-from ..network import single_input_statistics
+from ..network import is_in_memory, single_input_statistics
 from ..posterior import Posterior
 from ..predictive import ClassificationPredictive, RegressionPredictive, at_least_single
 
@@ -72,27 +72,37 @@ def ood_scores(posterior: Posterior, x: Any, reference: Any, *, samples: int | N
 
     Args:
         posterior: The posterior.
-        x: The inputs to score.
-        reference: Inputs of the training distribution that the network was not trained on, at least 40. More give
-            finer p-values.
+        x: The inputs to score: a tensor, an array, or anything that `predict` takes, such as a `DataLoader`.
+        reference: Inputs of the training distribution that the network was not trained on, at least 40, of any kind
+            like `x`. More give finer p-values.
         samples: Number of samples. Default: None, as many as for a prediction.
         seed: Seed of the samples. Default: 0.
     """
     if not isinstance(posterior, Posterior):
         raise BayesNormError(f"posterior must be the result of a method's fit, got {type(posterior).__name__}.")
     engine = MonteCarlo(posterior.default_samples if samples is None else samples)
-    seed, x = require_seed(seed), posterior.executable.input(x)
-    reference = posterior.executable.input(reference, "reference")
+    seed, reference = require_seed(seed), posterior.executable.input(reference, "reference")
     if len(reference) < LEAST_REFERENCE:
         raise InputError(
             f"reference has {len(reference)} inputs, but at least {LEAST_REFERENCE} are needed. A thousand are better."
         )
     first, second = reference[::2], reference[1::2]
-    inside, outside = (_output_scores(posterior, rows, engine, seed) for rows in (second, x))
-    parts = [single_input_statistics(posterior.model, rows) for rows in (first, second, x)]
-    if parts[0]:
-        inside["distance"], outside["distance"] = (_distance(parts[0], part) for part in parts[1:])
-    return OODScores(outside, {name: _p_values(inside[name], score) for name, score in outside.items()})
+    kwargs = posterior.executable.forward_kwargs
+    usual = single_input_statistics(posterior.model, first, kwargs)
+
+    def score(inputs: Tensor) -> dict[str, Tensor]:
+        scores = _output_scores(posterior, inputs, engine, seed)
+        if usual:
+            scores["distance"] = _distance(usual, single_input_statistics(posterior.model, inputs, kwargs))
+        return scores
+
+    inside = score(second)
+    if is_in_memory(x, posterior.executable.form):
+        parts = [score(posterior.executable.input(x))]
+    else:
+        parts = [score(posterior.executable.input(inputs)) for inputs, _ in posterior.executable.reader(x, seed)]
+    outside = {name: torch.cat([part[name] for part in parts]) for name in inside}
+    return OODScores(outside, {name: _p_values(inside[name], scores) for name, scores in outside.items()})
 
 
 def _output_scores(posterior: Posterior, x: Tensor, engine: MonteCarlo, seed: int) -> dict[str, Tensor]:

@@ -130,9 +130,9 @@ def _tensors(module: nn.Module) -> Iterator[Tensor]:
     yield from (value for value in vars(module).values() if isinstance(value, Tensor))
 
 
-def own_copy(model: nn.Module) -> nn.Module:
-    """Return a copy of a network, in evaluation mode, that shares nothing with it."""
-    return _deep_copy(private_copy(model), {})
+def own_copy(model: nn.Module, forward_kwargs: Mapping[str, Any] | None = None) -> nn.Module:
+    """Return a copy of a network, in evaluation mode, that shares nothing with it; see `private_copy`."""
+    return _deep_copy(private_copy(model, forward_kwargs), {})
 
 
 def _deep_copy(model: nn.Module, memo: dict[int, Any]) -> nn.Module:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from typing import Any
 
 import torch
@@ -16,7 +16,9 @@ from ..layers import find_batchnorm
 AT_ONCE = 2**18
 
 
-def single_input_statistics(model: nn.Module, x: Tensor) -> list[Tensor]:
+def single_input_statistics(
+    model: nn.Module, x: Tensor, forward_kwargs: Mapping[str, Any] | None = None
+) -> list[Tensor]:
     """Return the statistics of every input alone at each layer that runs once, (inputs, channels) each.
 
     For each layer these are the means over positions and, if there is more than one position, the logarithms of the
@@ -25,8 +27,9 @@ def single_input_statistics(model: nn.Module, x: Tensor) -> list[Tensor]:
     Args:
         model: The network; never modified.
         x: Inputs on its device.
+        forward_kwargs: Further arguments of every forward pass.
     """
-    network = own_copy(model).eval()
+    network = own_copy(model, forward_kwargs)
     seen: dict[str, list[Tensor]] = {}
 
     def hook(name: str) -> Callable[[nn.Module, Any], None]:
