@@ -73,8 +73,8 @@ def measure(depth: int, samples: int | None = None, images: int | None = None) -
         for option in suggestion.options
     ]
     print(suggestion, flush=True)
-    found = {"best": suggestion.best.layers, "cpu_seconds": seconds, "options": options}
-    return {"depth": depth, "calls": rows, "suggest_layers": found}
+    results = {"best": suggestion.best.layers, "cpu_seconds": seconds, "options": options}
+    return {"depth": depth, "calls": rows, "suggest_layers": results}
 
 
 def main() -> None:

@@ -35,7 +35,7 @@ def inference() -> str:
                 [row["ms"] / row["passes"] for row in rows if row["batch"] == batch and row["engine"] != "compiled"]
                 for batch in batches
             ]
-            lines = [["one forward pass, about", *(f"{_rounded(statistics.median(each))} ms" for each in passes)]]
+            lines = [["one forward pass, about", *(f"{_rounded(statistics.median(times))} ms" for times in passes)]]
             lines += [
                 [words, *(cells.get((engine, batch), "not measured") for batch in batches)]
                 for engine, words in WAYS.items()

@@ -177,8 +177,8 @@ def exactness(device: str, reference: int, images: int, center: str) -> list[dic
     rows = []
 
     def compare(engine: str, passes: str, variance: Tensor, predictive: bn.ClassificationPredictive) -> None:
-        def correlation(found: Tensor, true: Tensor) -> float:
-            logs = torch.stack([found.double().log().flatten(), true.double().log().flatten()])
+        def correlation(result: Tensor, true: Tensor) -> float:
+            logs = torch.stack([result.double().log().flatten(), true.double().log().flatten()])
             return float(torch.corrcoef(logs)[0, 1])
 
         row = {

@@ -83,8 +83,8 @@ def main() -> None:
     line("PLL, mixture (compared with NumPy)", points, ours, None, np.abs(scores[:few].numpy() - reference).max())
 
     shared = RegressionPredictive(loc[:, :some].contiguous(), noise)
-    each = RegressionPredictive(shared.loc, 0.2 + torch.rand(samples, some, generator=generator))
-    for name, predictive in (("one scale", shared), ("a scale per draw", each)):
+    separate = RegressionPredictive(shared.loc, 0.2 + torch.rand(samples, some, generator=generator))
+    for name, predictive in (("one scale", shared), ("a scale per draw", separate)):
         ours, scores = median_seconds(
             lambda p=predictive: metrics.crps_points(p, y[:some], form="mixture"), options.repeats
         )
@@ -97,7 +97,7 @@ def main() -> None:
         line(f"CRPS, mixture, {name}", few, ours, theirs, np.abs(scores.numpy() - reference).max())
     added = {
         "PLL": with_added_mib(lambda: metrics.pll_points(mixture, y))[1],
-        "CRPS": with_added_mib(lambda: metrics.crps_points(each, y[:some], form="mixture"))[1],
+        "CRPS": with_added_mib(lambda: metrics.crps_points(separate, y[:some], form="mixture"))[1],
     }
     if all(map(math.isfinite, added.values())):
         told = ", ".join(f"{name} {value:.0f} MiB" for name, value in added.items())

@@ -149,19 +149,19 @@ def run_unit(family: str) -> None:
 def main() -> int:
     torch.set_num_threads(1)  # The profile sees functions of this thread only.
     PRESETS["profile"] = SMALL
-    found = {}
+    results = {}
     for family in FUNCTIONS:
-        with Ran() as found[family]:
+        with Ran() as results[family]:
             run_unit(family)
-    rooms = {family: ran.rooms() for family, ran in found.items()}
-    print(f"{'functions that ran':<40}" + "".join(f"{family:>10}" for family in found))
+    rooms = {family: ran.rooms() for family, ran in results.items()}
+    print(f"{'functions that ran':<40}" + "".join(f"{family:>10}" for family in results))
     for room in sorted({room for counts in rooms.values() for room in counts}):
         print(f"  {room:<38}" + "".join(f"{counts[room]:>10}" for counts in rooms.values()))
     print("calls")
-    for function in dict.fromkeys(function for own in FUNCTIONS.values() for function in own):
-        print(f"  {function.__qualname__:<38}" + "".join(f"{ran.times(function):>10}" for ran in found.values()))
+    for function in dict.fromkeys(function for group in FUNCTIONS.values() for function in group):
+        print(f"  {function.__qualname__:<38}" + "".join(f"{ran.times(function):>10}" for ran in results.values()))
     failed = False
-    for family, ran in found.items():
+    for family, ran in results.items():
         if missing := ran.missing(FUNCTIONS[family]):
             print(f"{family}: {', '.join(missing)} not called", file=sys.stderr)
             failed = True

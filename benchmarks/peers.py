@@ -90,16 +90,16 @@ def kept_report(options: Options) -> dict[str, Any]:
     path = Path(options.out)
     if not options.only or not path.exists():
         return {}
-    kept, now = json.loads(path.read_text()), versions()
+    stored, now = json.loads(path.read_text()), versions()
     for network in METHODS:
-        for label in (row["method"] for row in kept[network] if options.only not in row["method"]):
+        for label in (row["method"] for row in stored[network] if options.only not in row["method"]):
             for name in ("torch", *(library for library in LIBRARIES if label.startswith(library))):
-                if kept["versions"][name] != now[name]:
+                if stored["versions"][name] != now[name]:
                     raise SystemExit(
-                        f"--only: {label} in {path} was measured with {name} {kept['versions'][name]}, but {now[name]} "
-                        "is installed. Measure all methods again, or choose another --out."
+                        f"--only: {label} in {path} was measured with {name} {stored['versions'][name]}, but "
+                        f"{now[name]} is installed. Measure all methods again, or choose another --out."
                     )
-    return kept
+    return stored
 
 
 def worker(options: Options, module: str, *arguments: str) -> Any:
@@ -127,10 +127,10 @@ def work(options: Options, scratch: str, network: str, label: str, out: str) -> 
     try:
         rows = [measure(task, label, METHODS[network][label], options) for task in tasks]
         means = {name: statistics.mean(row[name] for row in rows) for name in rows[0] if name != "note"}
-        found = means | {"note": rows[0]["note"] if len(rows) == 1 else ""}
+        result = means | {"note": rows[0]["note"] if len(rows) == 1 else ""}
     except Exception as error:
-        found = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
-    Path(out).write_text(json.dumps({"method": label} | found))
+        result = {"error": f"{type(error).__name__}: {error}".splitlines()[0]}
+    Path(out).write_text(json.dumps({"method": label} | result))
 
 
 def line(row: dict[str, Any], network: str) -> str:
@@ -166,7 +166,7 @@ def main() -> None:
     options = parser.parse_args()
     if options.work:
         return work(options, *options.work)
-    began, named, kept = time.perf_counter(), sys.argv[1:], kept_report(options)
+    began, named, stored = time.perf_counter(), sys.argv[1:], kept_report(options)
     run: dict[str, Any] = {
         "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
         "command": " ".join(["python -m benchmarks.peers", *named]),
@@ -178,7 +178,7 @@ def main() -> None:
         },
         "python": platform.python_version(),
     }
-    report = {**(kept or run), "versions": versions()}
+    report = {**(stored or run), "versions": versions()}
     told = report["versions"] | run["hardware"]
     print(", ".join(f"{name} {value}" for name, value in told.items()))
     with tempfile.TemporaryDirectory() as options.scratch:
@@ -191,15 +191,15 @@ def main() -> None:
             for label in METHODS[network]:
                 if options.only in label:
                     rows.append(worker(options, "peers", *named, options.scratch, network, label))
-                    rows[-1] |= {"run": run} if kept else {}
+                    rows[-1] |= {"run": run} if stored else {}
                     print(line(rows[-1], network), flush=True)
                 else:
-                    rows.extend(row for row in kept.get(network, ()) if row["method"] == label)
+                    rows.extend(row for row in stored.get(network, ()) if row["method"] == label)
             report[network] = rows
         report["probes"] = {name: worker(options, "peers_probes", name) for name in LIBRARIES}
     print("\n" + probe_table(report["probes"]))
     minutes = round((time.perf_counter() - began) / 60, 2)
-    if not kept:
+    if not stored:
         report["minutes"] = minutes
     Path(options.out).parent.mkdir(parents=True, exist_ok=True)
     Path(options.out).write_text(json.dumps(report, indent=2) + "\n")

@@ -160,13 +160,13 @@ def one_row(peer: Library) -> str:
 
 def snapshot(model: nn.Module) -> dict[str, Any]:
     """Return everything of a network that a library might change."""
-    found: dict[str, Any] = {name: tensor.clone() for name, tensor in model.state_dict().items()}
+    result: dict[str, Any] = {name: tensor.clone() for name, tensor in model.state_dict().items()}
     for name, module in model.named_modules():
         hooks = {key: len(value) for key, value in vars(module).items() if key.endswith("_hooks")}
-        found[f"module {name}"] = type(module), module.training, hooks, sorted(vars(module))
+        result[f"module {name}"] = type(module), module.training, hooks, sorted(vars(module))
     for name, parameter in model.named_parameters():
-        found[f"flags {name}"] = parameter.requires_grad, parameter.grad is None, id(parameter)
-    return found
+        result[f"flags {name}"] = parameter.requires_grad, parameter.grad is None, id(parameter)
+    return result
 
 
 def unchanged(peer: Library) -> str:
@@ -215,13 +215,13 @@ def reason(error: Exception) -> str:
     return text if isinstance(error, Failed) else f"{type(error).__name__}: {text[:120]}"
 
 
-def probe_table(found: dict[str, dict[str, Any]]) -> str:
+def probe_table(result: dict[str, dict[str, Any]]) -> str:
     """Return a table with yes or no by probe and library, and below it the reasons."""
-    lines = [f"{'can run':<40}" + "".join(f"{name:>20}" for name in found)]
-    for probe in next(iter(found.values())):
-        answers = ("yes" if answers[probe]["runs"] else "no" for answers in found.values())
+    lines = [f"{'can run':<40}" + "".join(f"{name:>20}" for name in result)]
+    for probe in next(iter(result.values())):
+        answers = ("yes" if answers[probe]["runs"] else "no" for answers in result.values())
         lines.append(f"{probe:<40}" + "".join(f"{answer:>20}" for answer in answers))
-    for name, answers in found.items():
+    for name, answers in result.items():
         lines += [f"  {name}, {probe}: {answer['why']}" for probe, answer in answers.items() if answer["why"]]
     return "\n".join(lines)
 

@@ -87,8 +87,8 @@ def measure(name: str, network: nn.Module, x: Tensor, test: tuple[Tensor, Tensor
             seconds = round(time.process_time() - start, 1)
             after = accuracy(small.network, *test)
             head = [layer for layer in small.network.modules() if isinstance(layer, nn.Linear)][-1]
-            found = {"before": before, "after": after, "classifier_inputs": head.in_features, "cpu_seconds": seconds}
-            rows.append({"network": name, "share": share, "criterion": criterion, **found})
+            results = {"before": before, "after": after, "classifier_inputs": head.in_features, "cpu_seconds": seconds}
+            rows.append({"network": name, "share": share, "criterion": criterion, **results})
             print(rows[-1], flush=True)
     return rows
 

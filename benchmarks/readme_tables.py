@@ -119,7 +119,7 @@ def tabular_parts() -> str:
         name: [n for n in range(1, 6) if all((name, model, n) in scores for model in PARTS)]
         for name in tabular_sets.SETS
     }
-    sets = [name for name, own in splits.items() if own]
+    sets = [name for name, names_of_set in splits.items() if names_of_set]
     rows = [
         [words, *(f"{statistics.fmean(scores[name, model, n] for n in splits[name]):.4g}" for name in sets)]
         for model, words in PARTS.items()
@@ -136,7 +136,11 @@ def tabular_pairs() -> str:
     rows = []
     for name in tabular_sets.SETS:
         ours, theirs = (
-            {split: value for (own, who, split), value in scores.items() if (own, who) == (name, model)}
+            {
+                split: value
+                for (names_of_set, who, split), value in scores.items()
+                if (names_of_set, who) == (name, model)
+            }
             for model in ("bayesnorm", "boosted quantiles")
         )
         both = sorted(ours.keys() & theirs.keys())
@@ -207,10 +211,10 @@ def uci_repeats() -> str:
         for metric, title, digits in titles:
             cell, values = cells[name, metric], [result[metric] for result in repeated]
             error = statistics.fmean(result[f"{metric}_error"] for result in repeated)
-            each = ", ".join(f"{value:.{digits}f}" for value in sorted(values))
+            text = ", ".join(f"{value:.{digits}f}" for value in sorted(values))
             summary = (statistics.fmean(values), statistics.stdev(values), error)
             ours, *shown = (f"{value:.{digits}f}" for value in (cell.ours, *summary))
-            rows.append([name, title, ours, each, *shown, f"{cell.theirs:g} ± {cell.their_error:g}"])
+            rows.append([name, title, ours, text, *shown, f"{cell.theirs:g} ± {cell.their_error:g}"])
     head = ["set", "score", "table above", "repeats, sorted", "mean", "standard deviation", "standard error", "paper"]
     return f"MCBN ({'; '.join(machines)}):\n\n" + table(head, rows)
 
@@ -246,14 +250,20 @@ def known_noise() -> str:
         return ""
     lines = []
     for name, noise, size in dict.fromkeys((row["table"], row["noise"], row["rows"]) for row in results["rows"]):
-        own = [row for row in results["rows"] if (row["table"], row["noise"], row["rows"]) == (name, noise, size)]
-        mean = {key: statistics.fmean(row[key] for row in own) for key in own[0] if isinstance(own[0][key], float)}
-        held = [100 * row["coverage"] for row in own]
+        names_of_set = [
+            row for row in results["rows"] if (row["table"], row["noise"], row["rows"]) == (name, noise, size)
+        ]
+        mean = {
+            key: statistics.fmean(row[key] for row in names_of_set)
+            for key in names_of_set[0]
+            if isinstance(names_of_set[0][key], float)
+        }
+        held = [100 * row["coverage"] for row in names_of_set]
         lines.append(
             [
                 name,
                 f"{size:,}",
-                len(own),
+                len(names_of_set),
                 f"{noise:g}",
                 *(f"{mean[key]:.3g}" for key in ("said_noise", "uncertainty", "said_uncertainty")),
                 *(f"{100 * mean[key]:.0f}" for key in ("share", "said_share")),

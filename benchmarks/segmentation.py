@@ -113,8 +113,8 @@ def speed(device: str, repeats: int) -> list[dict]:
         if device == "cuda":
             fast, fixed = posterior.compile(), torch.compile(network, mode="reduce-overhead", dynamic=False)
             ways |= {"compiled": (fast, fixed), "compiled, in eager passes": (fast, network)}
-        for way, (own, plain) in ways.items():
-            run = partial(own.predict, x, bn.MonteCarlo(16), keep="summary")
+        for way, (ours, plain) in ways.items():
+            run = partial(ours.predict, x, bn.MonteCarlo(16), keep="summary")
             took, passes = ratio(run, partial(plain, x), device, repeats)
             rows.append({"network": name, "way": way, "samples": 16, "seconds": took, "passes": passes})
             print(f"{name:7s} {way:25s} 16 samples {took:7.3f} s, {passes:5.2f} forward passes", flush=True)

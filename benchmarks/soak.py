@@ -124,30 +124,30 @@ def held(fits: int, predictions: int) -> Held:
     """Return the counts of the process after garbage collection."""
     gc.collect()
     ctypes.CDLL(None).malloc_trim(0)  # returns freed memory to the system
-    tensors = sum(issubclass(type(each), Tensor) for each in gc.get_objects())
+    tensors = sum(issubclass(type(part), Tensor) for part in gc.get_objects())
     threads, files = (len(os.listdir(f"/proc/self/{kind}")) for kind in ("task", "fd"))
     return Held(fits, predictions, resident_mib(), tensors, threads, files)
 
 
 def soak(rounds: int, folder: Path, tell: Callable[[Held], None] = lambda _: None) -> list[Held]:
     """Run rounds and return the counts after each of them."""
-    found: list[Held] = []
+    results: list[Held] = []
     fits = predictions = 0
     for _ in range(rounds):
         more_fits, more_predictions = one_round(folder)
         fits, predictions = fits + more_fits, predictions + more_predictions
-        found.append(held(fits, predictions))
-        tell(found[-1])
-    return found
+        results.append(held(fits, predictions))
+        tell(results[-1])
+    return results
 
 
-def grown(found: list[Held]) -> dict[str, float]:
+def grown(result: list[Held]) -> dict[str, float]:
     """Return how much the median of each count grew from the second quarter of the rounds to the last."""
-    quarter = len(found) // 4
-    before, after = found[quarter : 2 * quarter], found[-quarter:]
+    quarter = len(result) // 4
+    before, after = result[quarter : 2 * quarter], result[-quarter:]
 
     def growth(name: str) -> float:
-        first, last = (statistics.median(getattr(each, name) for each in part) for part in (before, after))
+        first, last = (statistics.median(getattr(record, name) for record in part) for part in (before, after))
         return float(last - first)
 
     return {name: growth(name) for name in ("resident_mib", "tensors", "threads", "files")}
@@ -176,8 +176,8 @@ def main() -> None:
         )
 
     with tempfile.TemporaryDirectory() as folder:
-        found = soak(options.rounds, Path(folder), tell)
-    more = grown(found)
+        outcome = soak(options.rounds, Path(folder), tell)
+    more = grown(outcome)
     print(
         "growth from the second quarter to the last:", ", ".join(f"{name} {value:+.4g}" for name, value in more.items())
     )
@@ -185,7 +185,7 @@ def main() -> None:
         "machine": machine() | {"command": " ".join(["python -m benchmarks.soak", *sys.argv[1:]])},
         "seconds": time.perf_counter() - start,
         "growth": more,
-        "rounds": [asdict(each) for each in found],
+        "rounds": [asdict(part) for part in outcome],
     }
     options.out.write_text(json.dumps(result, indent=1) + "\n")
     if more.pop("resident_mib") > ALLOWED_MIB or any(value > 0 for value in more.values()):

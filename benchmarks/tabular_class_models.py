@@ -52,9 +52,9 @@ def _boosters(X: pd.DataFrame, y: Classes, seed: int) -> tuple[HistGradientBoost
             trees.append(max(1, int(model.validation_score_.argmax())))
         return statistics.mean(losses), round(statistics.mean(trees))
 
-    found = {size: held_out(size) for size in [(4, 20), (8, 5), (31, 20)]}
-    size = min(found, key=lambda size: found[size][0])
-    trees = found[size][1]
+    results = {size: held_out(size) for size in [(4, 20), (8, 5), (31, 20)]}
+    size = min(results, key=lambda size: results[size][0])
+    trees = results[size][1]
     return booster(size, max_iter=trees, early_stopping=False), f"{size[0]} leaves, {trees} trees"
 
 
@@ -79,13 +79,13 @@ def catboost(X: pd.DataFrame, y: Classes, seed: int) -> tuple[Predict, str]:
     fixed = {"loss_function": "Logloss" if y.max() == 1 else "MultiClass", "cat_features": categories}
     fixed |= {"random_seed": seed, "thread_count": 1, "verbose": False, "allow_writing_files": False}
     rows, others = train_test_split(np.arange(len(y)), test_size=0.2, random_state=seed, stratify=y)
-    found = {}
+    results = {}
     for depth in (4, 6):
         trial = CatBoostClassifier(depth=depth, early_stopping_rounds=50, **fixed)
         trial.fit(X.iloc[rows], y[rows], eval_set=(X.iloc[others], y[others]))
         rate = trial.get_all_params()["learning_rate"]
-        found[trial.best_score_["validation"][fixed["loss_function"]]] = depth, trial.tree_count_, rate
-    depth, trees, rate = found[min(found)]
+        results[trial.best_score_["validation"][fixed["loss_function"]]] = depth, trial.tree_count_, rate
+    depth, trees, rate = results[min(results)]
     # Its default learning rate depends on the number of trees, so the one of the search is kept.
     model = CatBoostClassifier(depth=depth, iterations=trees, learning_rate=rate, **fixed).fit(X, y)
     return model.predict_proba, f"depth {depth}, {trees} trees"

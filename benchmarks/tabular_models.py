@@ -31,13 +31,13 @@ def ours(**options: Any) -> Fit:
 
         def predict(X: Values) -> Forecast:
             predictive = model.predict_dist(X)
-            own = [bound.numpy()[:, 0] for bound in predictive.interval(LEVEL)]
+            bounds = [bound.numpy()[:, 0] for bound in predictive.interval(LEVEL)]
             return Forecast(
                 predictive.mean.numpy()[:, 0],
                 *model.predict_interval(X, LEVEL),
                 lambda y: float(metrics.crps(predictive, y[:, None], form="mixture")),
                 lambda y: {
-                    "own_coverage": covered(*own, y),
+                    "own_coverage": covered(*bounds, y),
                     "crps_gaussian": float(metrics.crps(predictive, y[:, None])),
                 },
             )

@@ -58,25 +58,27 @@ def timed(fit: Callable[[], Model], predict: Callable[[Model], Any], limit: floa
     with at_most(limit):
         model = fit()
     fitted = clocks()
-    found = predict(model)
+    predictive = predict(model)
     predicted = clocks()
     times = {"load": load}
     for name, begin, end in (("fit", start, fitted), ("predict", fitted, predicted)):
         times |= {f"{name}_s": end[0] - begin[0], f"{name}_cpu_s": end[1] - begin[1]}
-    return {key: round(value, 3) for key, value in times.items()}, found
+    return {key: round(value, 3) for key, value in times.items()}, predictive
 
 
 def parser(description: str | None, sets: Sequence[str], models: Iterable[str], out: str) -> ArgumentParser:
     """Return a parser with the options of both comparisons."""
-    found = ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
-    found.add_argument("--sets", nargs="+", choices=sets, default=list(sets), metavar="SET")
-    found.add_argument("--models", nargs="+", choices=list(models), default=list(models), metavar="MODEL")
-    found.add_argument("--splits", type=int, default=5)
-    found.add_argument("--threads", type=int, default=1)
-    found.add_argument("--limit", type=float, default=360, help="Largest CPU time of a fit, in seconds. [default: 360]")
-    found.add_argument("--again", action="store_true", help="Measure again what the file already contains.")
-    found.add_argument("--out", type=Path, default=Path(out))
-    return found
+    result = ArgumentParser(description=description, formatter_class=RawDescriptionHelpFormatter)
+    result.add_argument("--sets", nargs="+", choices=sets, default=list(sets), metavar="SET")
+    result.add_argument("--models", nargs="+", choices=list(models), default=list(models), metavar="MODEL")
+    result.add_argument("--splits", type=int, default=5)
+    result.add_argument("--threads", type=int, default=1)
+    result.add_argument(
+        "--limit", type=float, default=360, help="Largest CPU time of a fit, in seconds. [default: 360]"
+    )
+    result.add_argument("--again", action="store_true", help="Measure again what the file already contains.")
+    result.add_argument("--out", type=Path, default=Path(out))
+    return result
 
 
 def go_on(options: Namespace, measured: Callable[[str, str, int], Row], needed: Mapping[str, str]) -> list[Row]:
@@ -126,8 +128,8 @@ def _unit(row: Row) -> tuple[str, str, int]:
 
 def _versions() -> dict[str, str]:
     """Return the versions of the installed packages."""
-    found = {}
+    results = {}
     for name in PACKAGES:
         with contextlib.suppress(importlib.metadata.PackageNotFoundError):
-            found[name] = version(name)
-    return found
+            results[name] = version(name)
+    return results

@@ -45,14 +45,14 @@ def score_table(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str],
     """
     columns = []
     for name in sets:
-        found = {model: _values(rows, name, model, score.key) for model in models}
-        most, means = _complete(found)
-        least, best = min(means.values(), default=math.nan), _best(found, means)
+        results = {model: _values(rows, name, model, score.key) for model in models}
+        most, means = _complete(results)
+        least, best = min(means.values(), default=math.nan), _best(results, means)
         digits = score.digits
         if digits is None:
             digits = min(4, max(0, 2 - math.floor(math.log10(least)))) if least > 0 else 3
         columns.append([])
-        for model, values in found.items():
+        for model, values in results.items():
             cell = mean_and_error(values, digits) if values else "–"
             if score.best and model in best:
                 cell = f"**{cell}**"
@@ -69,9 +69,9 @@ def tally(rows: Sequence[Row], sets: Sequence[str], models: Sequence[str], score
     above: dict[str, list[float]] = {model: [] for model in models}
     wins: Counter[str] = Counter()
     for name in sets:
-        found = {model: _values(rows, name, model, score.key) for model in models}
-        _, means = _complete(found)
-        wins.update(_best(found, means))
+        results = {model: _values(rows, name, model, score.key) for model in models}
+        _, means = _complete(results)
+        wins.update(_best(results, means))
         least = min(means.values(), default=math.nan)
         for model, mean in means.items():
             above[model].append(mean / least if ratios else mean - least)
@@ -106,21 +106,21 @@ def all_tables(
     rows = [one_core(row) for row in rows]
     measured = [row for row in rows if "left out" not in row]
     there = [name for name in sets if any(row["set"] == name for row in measured)]
-    found = [score_table(measured, there, models, score) for score in scores]
-    found.append(tally(measured, there, models, scores[0], ratios))
+    results = [score_table(measured, there, models, score) for score in scores]
+    results.append(tally(measured, there, models, scores[0], ratios))
     missing = left_out(rows)
-    return [*found, *([f"Left out: {missing}."] if missing else [])]
+    return [*results, *([f"Left out: {missing}."] if missing else [])]
 
 
-def _complete(found: dict[str, list[float]]) -> tuple[int, dict[str, float]]:
+def _complete(result: dict[str, list[float]]) -> tuple[int, dict[str, float]]:
     """Return the largest number of splits of a model, and the means of all models with that number."""
-    most = max((len(values) for values in found.values()), default=0)
-    return most, {model: statistics.fmean(values) for model, values in found.items() if values and len(values) == most}
+    most = max((len(values) for values in result.values()), default=0)
+    return most, {model: statistics.fmean(values) for model, values in result.items() if values and len(values) == most}
 
 
-def _best(found: dict[str, list[float]], means: dict[str, float]) -> list[str]:
+def _best(result: dict[str, list[float]], means: dict[str, float]) -> list[str]:
     """Return the models with the lowest mean, or none if a model with fewer splits has a lower one."""
-    least = min((statistics.fmean(values) for values in found.values() if values), default=math.nan)
+    least = min((statistics.fmean(values) for values in result.values() if values), default=math.nan)
     return [model for model, mean in means.items() if mean == least]
 
 

@@ -61,9 +61,9 @@ class BoostedQuantiles:
                 trees.append(max(1, int(model.validation_score_.argmax())))
             return statistics.mean(losses), round(statistics.mean(trees))
 
-        found = {size: [held_out(size, quantile) for quantile in TUNED] for size in sizes}
-        size = min(sizes, key=lambda size: sum(loss for loss, _ in found[size]))
-        trees = np.interp(QUANTILES, TUNED, [count for _, count in found[size]]).round().astype(int)
+        results = {size: [held_out(size, quantile) for quantile in TUNED] for size in sizes}
+        size = min(sizes, key=lambda size: sum(loss for loss, _ in results[size]))
+        trees = np.interp(QUANTILES, TUNED, [count for _, count in results[size]]).round().astype(int)
         wanted = [(None, held_out(size, None)[1]), *zip(QUANTILES.tolist(), trees.tolist(), strict=True)]
         self.mean, *self.quantiles = [
             self._booster(size, q, max_iter=count, early_stopping=False).fit(X, y) for q, count in wanted
@@ -129,8 +129,8 @@ def ngboost(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
     model = NGBRegressor(**(most | {"n_estimators": trees}), **fixed).fit(X, y)
 
     def predict(X: Values) -> Forecast:
-        found = model.pred_dist(X)
-        return normal(np.asarray(found.params["loc"]), np.asarray(found.params["scale"]))
+        result = model.pred_dist(X)
+        return normal(np.asarray(result.params["loc"]), np.asarray(result.params["scale"]))
 
     return predict, f"{trees} trees"
 
@@ -145,12 +145,12 @@ def catboost(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
     fixed = {"loss_function": "RMSEWithUncertainty", "random_seed": seed, "thread_count": 1}
     quiet = {"verbose": False, "allow_writing_files": False}
     rows, others = held_out_fifth(len(X), seed)
-    found = {}
+    results = {}
     for depth in (4, 6, 8):
         trial = CatBoostRegressor(depth=depth, iterations=3000, early_stopping_rounds=100, **fixed, **quiet)
         trial.fit(X[rows], y[rows], eval_set=(X[others], y[others]))
-        found[trial.best_score_["validation"]["RMSEWithUncertainty"]] = depth, trial.tree_count_
-    depth, trees = found[min(found)]
+        results[trial.best_score_["validation"]["RMSEWithUncertainty"]] = depth, trial.tree_count_
+    depth, trees = results[min(results)]
     model = CatBoostRegressor(depth=depth, iterations=trees, **fixed, **quiet).fit(X, y)
     ensembles = min(10, trees // 20)
 
@@ -168,13 +168,13 @@ def quantile_forest(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
     """Fit a quantile regression forest; return a function for new rows, and what out-of-bag rows chose."""
     from quantile_forest import RandomForestQuantileRegressor
 
-    levels, found = QUANTILES.tolist(), {}
+    levels, result = QUANTILES.tolist(), {}
     for leaf in (1, 5, 15):
         forest = RandomForestQuantileRegressor(300, min_samples_leaf=leaf, max_samples_leaf=None, random_state=seed)
         forest.fit(X, y)
         unseen = np.asarray(forest.predict(X, quantiles=levels, oob_score=True))
-        found[quantile_crps(unseen, y)] = leaf, forest
-    leaf, model = found[min(found)]
+        result[quantile_crps(unseen, y)] = leaf, forest
+    leaf, model = result[min(result)]
 
     def predict(X: Values) -> Forecast:
         return by_quantiles(model.predict(X, quantiles=levels), model.predict(X, quantiles="mean"))
