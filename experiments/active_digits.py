@@ -155,7 +155,7 @@ def learning_curves(
     """
     images, digits = load_digits()
     acquisitions = acquisitions or ACQUISITIONS
-    found: dict[str, list[list[tuple[int, float, float]]]] = {name: [] for name in acquisitions}
+    result: dict[str, list[list[tuple[int, float, float]]]] = {name: [] for name in acquisitions}
     for seed in range(seeds):
         order = torch.from_numpy(np.random.default_rng(seed).permutation(len(images)))
         test, pool = order[:TEST_ROWS], order[TEST_ROWS:]
@@ -163,12 +163,12 @@ def learning_curves(
             if progress is not None:
                 progress(f"seed {seed}: {name}")
             rows = images[pool], digits[pool], images[test], digits[test]
-            found[name].append(learning_curve(*rows, acquisition, seed=seed, budget=budget, steps=steps))
-    labels = np.array([count for count, _, _ in found["random"][0]])
+            result[name].append(learning_curve(*rows, acquisition, seed=seed, budget=budget, steps=steps))
+    labels = np.array([count for count, _, _ in result["random"][0]])
     return LearningCurves(
         labels,
-        {name: np.array([[point[1] for point in run] for run in runs]) for name, runs in found.items()},
-        {name: np.array([[point[2] for point in run] for run in runs]) for name, runs in found.items()},
+        {name: np.array([[point[1] for point in run] for run in runs]) for name, runs in result.items()},
+        {name: np.array([[point[2] for point in run] for run in runs]) for name, runs in result.items()},
     )
 
 

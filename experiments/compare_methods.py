@@ -62,10 +62,10 @@ def main(
     torch.set_num_threads(1)  # such small networks only wait for a second core
     result: dict[str, object] = {"splits": count}
     for name in sets or SETS:
-        found = compare(name, count, progress=show_progress)
+        outcome = compare(name, count, progress=show_progress)
         show_progress("")
-        print(f"{table(name, found)}\n", flush=True)
-        result[name] = {method: [asdict(run) for run in runs] for method, runs in found.items()}
+        print(f"{table(name, outcome)}\n", flush=True)
+        result[name] = {method: [asdict(run) for run in runs] for method, runs in outcome.items()}
         write_numbers(out / "methods.json", result)
 
 
@@ -253,14 +253,14 @@ def compare(
     name: str, count: int, steps: int = STEPS, progress: Callable[[str], None] | None = None
 ) -> dict[str, list[Score]]:
     """Score all methods on some splits of a set."""
-    found: dict[str, list[Score]] = {}
+    results: dict[str, list[Score]] = {}
     for split in splits(name, count):
         networks = TrainedNetworks(split, steps)
         for method, (needs, maker) in makers().items():
             if progress is not None:
                 progress(f"{name}, split {split.number}: {method}")
-            found.setdefault(method, []).append(score(method, networks, needs, maker))
-    return found
+            results.setdefault(method, []).append(score(method, networks, needs, maker))
+    return results
 
 
 def table(name: str, scores: dict[str, list[Score]]) -> str:

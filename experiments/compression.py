@@ -172,12 +172,12 @@ class Case:
     def measured(self) -> list[dict[str, Any]]:
         """Return the results for each tolerance."""
         settings = {name: value for name, value in asdict(self.preset).items() if name != "tolerances"}
-        found = []
+        results = []
         for tolerance in self.preset.tolerances:
             piece = self._file(f"{tolerance}.json")
-            found += measured_once(piece, settings | {"tolerance": tolerance}, partial(self._compressed, tolerance))
+            results += measured_once(piece, settings | {"tolerance": tolerance}, partial(self._compressed, tolerance))
         show_progress("")
-        return found
+        return results
 
     def _compressed(self, tolerance: float) -> list[dict[str, Any]]:
         """Compress and distil the network, and return its numbers before and after distillation."""
@@ -186,7 +186,7 @@ class Case:
         x, y = self._judging
         small = bn.compress(posterior, transform.scaled(x), y, tolerance=tolerance, looks=LOOKS[self._data])
         pixels, labels = images(self._data, "test", None if preset.images is None else HELD_OUT, self.device)
-        found = []
+        results = []
         for epochs in (0, preset.taught):
             if epochs:
                 small = taught(small, self._seen[0], preset, transform)
@@ -194,9 +194,9 @@ class Case:
             small.save(file)
             told = {"network": self.network, "prior": self.prior, "epochs": preset.epochs}
             told |= {"kl_weight": preset.kl_weight, "tolerance": tolerance, "taught": epochs}
-            found.append(told | numbers(small, transform.scaled(pixels), labels, file))
+            results.append(told | numbers(small, transform.scaled(pixels), labels, file))
         write_picture(self._file(f"{tolerance}.png"), draw(small, f"{self.network}, {self.prior}"))
-        return found
+        return results
 
     @cached_property
     def _posterior(self) -> Any:
@@ -313,7 +313,7 @@ def numbers(small: Compressed, x: Tensor, y: Tensor, file: Path) -> dict[str, An
         "bytes": [report.bytes_before, report.bytes_after],
         "header_bytes": file.stat().st_size - report.bytes_after,
         "multiply_adds": [report.before.multiply_adds, report.after.multiply_adds],
-        "milliseconds": [1e3 * own for own in seconds],
+        "milliseconds": [1e3 * time for time in seconds],
         "nll": [report.before.loss, report.after.loss],
         "error": [report.before.error, report.after.error],
         "kept": report.unremovable,

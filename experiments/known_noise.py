@@ -143,15 +143,15 @@ def summary(rows: Sequence[dict[str, Any]]) -> str:
     lines = [f"| {' | '.join(heads)} |", "|---" * len(heads) + "|"]
     keys = dict.fromkeys((row["table"], row["noise"], row["rows"]) for row in rows)
     for name, noise, size in keys:
-        own = [row for row in rows if (row["table"], row["noise"], row["rows"]) == (name, noise, size)]
+        matching = [row for row in rows if (row["table"], row["noise"], row["rows"]) == (name, noise, size)]
 
-        def mean(key: str, own: Sequence[dict[str, Any]] = own) -> float:
-            return statistics.fmean(row[key] for row in own)
+        def mean(key: str, matching: Sequence[dict[str, Any]] = matching) -> float:
+            return statistics.fmean(row[key] for row in matching)
 
-        held = f"{min(row['coverage'] for row in own):.3f} to {max(row['coverage'] for row in own):.3f}"
+        held = f"{min(row['coverage'] for row in matching):.3f} to {max(row['coverage'] for row in matching):.3f}"
         told = (f"{mean(key):.3g}" for key in ("said_noise", "uncertainty", "said_uncertainty"))
         shares = (f"{mean(key):.2f}" for key in ("share", "said_share"))
-        least = f"{min(row['log_likelihood'] for row in own):.2f}"
-        cells = (name, f"{size:,}", len(own), f"{noise:g}", *told, *shares, held, f"{least} or more")
+        least = f"{min(row['log_likelihood'] for row in matching):.2f}"
+        cells = (name, f"{size:,}", len(matching), f"{noise:g}", *told, *shares, held, f"{least} or more")
         lines.append(f"| {' | '.join(map(str, cells))} |")
     return "\n".join(lines)

@@ -48,11 +48,11 @@ def main(
         return to_network_input(pixels[part]).to(place), torch.as_tensor(labels[part]).to(place)
 
     network = load_cifar_resnet(32).to(place)
-    found = compare(network, rows("train", slice(images)), rows("test", slice(None)), samples=samples)
-    print(found.table())
+    result = compare(network, rows("train", slice(images)), rows("test", slice(None)), samples=samples)
+    print(result.table())
     settings = {"samples": samples, "training images": images}
-    write_numbers(out / "batch_size.json", {**settings, **found.as_json()}, place)
-    ax = BatchSizeCurve.from_choice(found.real).draw()
+    write_numbers(out / "batch_size.json", {**settings, **result.as_json()}, place)
+    ax = BatchSizeCurve.from_choice(result.real).draw()
     ax.set_title("ResNet-32, trained with M = 128: the bound and test NLL")
     write_picture(out / "batch_size.png", ax)
 

@@ -50,12 +50,12 @@ def main(
     """
     rows = []
     for name in sets or UCI_SETS:
-        each = []
+        values = []
         for split in range(SPLITS[preset]):
             show_progress(f"{name}, split {split + 1}")
-            each.append(measure(name, split, STEPS[preset]))
+            values.append(measure(name, split, STEPS[preset]))
         show_progress("")
-        rows += [summary(name, form, each) for form in (CONSTANT, *FORMS)]
+        rows += [summary(name, form, values) for form in (CONSTANT, *FORMS)]
         for row in rows[-len(FORMS) :]:
             print(text(row))
     write_numbers(out / "noise_and_uncertainty.json", {"preset": str(preset), "rows": rows})
@@ -76,7 +76,7 @@ def measure(name: str, split: int, steps: int) -> dict[str, dict[str, Any]]:
     (mean, variance), y = drawn(rows.validation[0]), rows.validation[1][:, 0].double()
     (test_mean, test_variance), target = drawn(rows.test[0]), rows.test[1][:, 0].double()
     center, spread = float(variance.log().mean()), float(variance.log().std())
-    found = {}
+    results = {}
     for form, (least, prior) in {CONSTANT: (0.0, 0.0), **FORMS}.items():
         z, test_z = (standardised(v.log(), center, spread, least) for v in (variance, test_variance))
         weight = 0.0 if prior in (0.0, math.inf) else 1 / (2 * prior**2 * len(y))
@@ -88,12 +88,12 @@ def measure(name: str, split: int, steps: int) -> dict[str, dict[str, Any]]:
 
         level, slope = minimised(objective, [math.log(float((y - mean).square().mean().sqrt())), 0.0])
         total = test_variance + (2 * (level + free * slope * test_z)).exp()
-        found[form] = {
+        results[form] = {
             "nll": _nll(test_mean, total, target),
             "crps": gaussian_crps(target, test_mean, total.sqrt()),
             "slope": slope,
         }
-    return found
+    return results
 
 
 def _nll(mean: Tensor, variance: Tensor, y: Tensor) -> Tensor:
@@ -106,14 +106,14 @@ def summary(name: str, form: str, splits: list[dict[str, dict[str, Any]]]) -> di
     def over_rows(read: Callable[[dict[str, dict[str, Any]]], Tensor]) -> Tensor:
         return torch.cat([read(split) for split in splits])
 
-    found: dict[str, Any] = {"set": name, "form": form, "slopes": [round(s[form]["slope"], 3) for s in splits]}
+    results: dict[str, Any] = {"set": name, "form": form, "slopes": [round(s[form]["slope"], 3) for s in splits]}
     for score in ("nll", "crps"):
         gain = over_rows(lambda s, score=score: s[form][score] - s[CONSTANT][score])  # type: ignore[misc]
         values = over_rows(lambda s, score=score: s[form][score])  # type: ignore[misc]
-        found[score] = round(float(values.mean()), 5)
-        found[f"{score}_difference"] = round(float(gain.mean()), 5)
-        found[f"{score}_standard_error"] = round(float(gain.std()) / len(gain) ** 0.5, 5)
-    return found
+        results[score] = round(float(values.mean()), 5)
+        results[f"{score}_difference"] = round(float(gain.mean()), 5)
+        results[f"{score}_standard_error"] = round(float(gain.std()) / len(gain) ** 0.5, 5)
+    return results
 
 
 def text(row: dict[str, Any]) -> str:

@@ -51,16 +51,16 @@ class Fact:
 
 def paper_facts(paper: str | None = None, table: int | None = None) -> tuple[Fact, ...]:
     """Return all facts, or those of one paper, or of one table of it, in the order of the paper."""
-    found = tuple(
+    result = tuple(
         fact for fact in _all_facts() if (paper is None or fact.paper == paper) and table in (None, fact.table)
     )
-    if not found:
-        known = sorted({(fact.paper, fact.table) for fact in _all_facts()})
+    if not result:
+        tables = sorted({(fact.paper, fact.table) for fact in _all_facts()})
         raise BayesNormError(
             f"paper, table: there is no {paper!r}, {table!r}. Use one of "
-            f"{', '.join(f'{name!r}, {number}' for name, number in known)}."
+            f"{', '.join(f'{name!r}, {number}' for name, number in tables)}."
         )
-    return found
+    return result
 
 
 def fact(paper: str, table: int, dataset: str, method: str, metric: str, **settings: int | str) -> Fact | None:
@@ -74,18 +74,18 @@ def fact(paper: str, table: int, dataset: str, method: str, metric: str, **setti
         metric: Name of the score in the file.
         settings: Settings of the cell, as many as are needed to identify it.
     """
-    found = [
+    results = [
         one
         for one in paper_facts(paper, table)
         if (one.dataset, one.method, one.metric) == (dataset, method, metric)
         and settings.items() <= one.settings.items()
     ]
-    if len(found) > 1:
+    if len(results) > 1:
         raise BayesNormError(
-            f"settings: {len(found)} cells of table {table} fit {dict(settings)}. Use one of "
-            f"{[dict(one.settings) for one in found]}."
+            f"settings: {len(results)} cells of table {table} fit {dict(settings)}. Use one of "
+            f"{[dict(one.settings) for one in results]}."
         )
-    return found[0] if found else None
+    return results[0] if results else None
 
 
 @cache

@@ -20,10 +20,10 @@ def measured_once(path: Path, settings: dict[str, Any], measure: Callable[[], An
     """
     settings = json.loads(json.dumps(settings))
     if path.exists():
-        kept = json.loads(path.read_text())
-        if kept["settings"] == settings:
-            return kept["found"]
-    found = json.loads(json.dumps(measure()))
+        stored = json.loads(path.read_text())
+        if stored["settings"] == settings:
+            return stored["found"]
+    content = json.loads(json.dumps(measure()))
     path.parent.mkdir(parents=True, exist_ok=True)
-    write_bytes(path, json.dumps({"settings": settings, "found": found}, indent=1).encode())
-    return found
+    write_bytes(path, json.dumps({"settings": settings, "found": content}, indent=1).encode())
+    return content

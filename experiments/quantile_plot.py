@@ -66,8 +66,10 @@ class QQPlot:
             fitted: Whether to compare with a normal with the values' own moments instead of the theoretical ones.
         """
         size = diagnosis.at(batch_size)
-        found = statistic_of(size, layer, statistic)
-        distance, p_value = (found.fitted_distance, found.fitted_p_value) if fitted else (found.distance, found.p_value)
+        result = statistic_of(size, layer, statistic)
+        distance, p_value = (
+            (result.fitted_distance, result.fitted_p_value) if fitted else (result.distance, result.p_value)
+        )
         varying = [int(unit) for unit in distance.argsort() if not bool(distance[unit].isnan())]
         if not varying:
             raise BayesNormError(
@@ -80,9 +82,9 @@ class QQPlot:
             names = dict.fromkeys(units, "")
         curves = {}
         for unit, name in names.items():
-            quantiles = unit_quantiles(found, unit, fitted).numpy()
+            quantiles = unit_quantiles(result, unit, fitted).numpy()
             curves[f"{name} unit {unit}, p = {float(p_value[unit]):.2g}".strip()] = quantiles
-        others = [unit_quantiles(found, unit, fitted) for unit in varying if unit not in names]
+        others = [unit_quantiles(result, unit, fitted) for unit in varying if unit not in names]
         return cls(
             **_common(size, f"{layer}: {NAMES[statistic]}, M = {size.batch_size}", fitted),
             curves=curves,
@@ -103,7 +105,7 @@ class QQPlot:
     @classmethod
     def over_epochs(
         cls,
-        found: Mapping[int, Diagnosis],
+        result: Mapping[int, Diagnosis],
         layer: str,
         unit: int,
         statistic: Statistic = "mean",
@@ -112,9 +114,9 @@ class QQPlot:
         fitted: bool = False,
     ) -> Self:
         """Show one unit at every diagnosed epoch, given diagnoses by epoch."""
-        if not found:
+        if not result:
             raise BayesNormError("found is empty. Pass diagnoses of at least one epoch.")
-        sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in found.items()}
+        sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in result.items()}
         first = next(iter(sizes.values()))
         curves = {
             f"epoch {epoch}": unit_quantiles(statistic_of(size, layer, statistic), unit, fitted).numpy()
@@ -158,8 +160,8 @@ def statistic_of(size: BatchSizeDiagnosis, layer: str, statistic: Statistic) -> 
     """Return one statistic of a layer from a diagnosis."""
     if statistic not in NAMES:
         raise BayesNormError(f'statistic must be "mean" or "std", got {statistic!r}.')
-    found: Normality = getattr(size.layer(layer), statistic)
-    return found
+    result: Normality = getattr(size.layer(layer), statistic)
+    return result
 
 
 def _common(size: BatchSizeDiagnosis, title: str, fitted: bool) -> dict[str, Any]:

@@ -45,12 +45,12 @@ class RejectionPlot:
 
     @classmethod
     def over_epochs(
-        cls, found: Mapping[int, Diagnosis], statistic: Statistic = "mean", *, batch_size: int | None = None
+        cls, result: Mapping[int, Diagnosis], statistic: Statistic = "mean", *, batch_size: int | None = None
     ) -> Self:
         """Show every diagnosed epoch, given diagnoses by epoch."""
-        if not found:
+        if not result:
             raise BayesNormError("found is empty. Pass diagnoses of at least one epoch.")
-        sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in found.items()}
+        sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in result.items()}
         size = next(iter(sizes.values())).batch_size
         return cls._of(sizes, "epoch", statistic, f"all units, M = {size}")
 
@@ -61,8 +61,8 @@ class RejectionPlot:
         return cls(
             at=tuple(sizes),
             axis=axis,
-            theory={name: np.array([one.rejected for one in found]) for name, found in by_layer.items()},
-            fitted={name: np.array([one.fitted_rejected for one in found]) for name, found in by_layer.items()},
+            theory={name: np.array([one.rejected for one in result]) for name, result in by_layer.items()},
+            fitted={name: np.array([one.fitted_rejected for one in result]) for name, result in by_layer.items()},
             title=f"{NAMES[statistic]}, {which}",
         )
 

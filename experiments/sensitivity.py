@@ -98,12 +98,12 @@ class SensitivityCurve:
         if self.baseline is not None:
             name = self.baseline_name
             ax.axhline(self.baseline, color=now.faint, linestyle="--", linewidth=1.4, zorder=1.5, label=name)
-        for name, found in self.series.items():
+        for name, result in self.series.items():
             look = looks[name]
             ax.errorbar(
-                found.at,
-                found.mean,
-                np.nan_to_num(found.standard_error),
+                result.at,
+                result.mean,
+                np.nan_to_num(result.standard_error),
                 color=look.colour,
                 linestyle=look.stroke,
                 marker=look.marker,
@@ -113,20 +113,20 @@ class SensitivityCurve:
                 label=name,
             )
         for number, (name, values) in enumerate(self.reference.items()):
-            own = looks.get(name)
+            own_look = looks.get(name)
             ax.plot(
                 list(values),
                 list(values.values()),
                 linestyle="none",
-                marker=own.marker if own else style.MARKERS[number % len(style.MARKERS)],
+                marker=own_look.marker if own_look else style.MARKERS[number % len(style.MARKERS)],
                 markersize=1.8 * style.matplotlib().rcParams["lines.markersize"],
                 markerfacecolor="none",
-                markeredgecolor=own.colour if own else now.ink,
+                markeredgecolor=own_look.colour if own_look else now.ink,
                 markeredgewidth=1.2,
                 zorder=4,
-                label=f"{name}, published" if own else name,
+                label=f"{name}, published" if own_look else name,
             )
-        places = sorted({float(place) for found in self.series.values() for place in found.at} | self._published())
+        places = sorted({float(place) for result in self.series.values() for place in result.at} | self._published())
         labelled = places[:: -(-len(places) // MOST_LABELS)]
         ax.set_xticks(labelled, [f"{place:g}" for place in labelled])
         ax.minorticks_off()

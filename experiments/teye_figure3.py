@@ -51,9 +51,9 @@ def main(out: OutFolder = OUT) -> None:
     """
     torch.set_num_threads(1)  # such small networks do not benefit from more
     train_rows, _ = paper_rows("yacht", 1)
-    found = figure3(*train_rows, epochs=EPOCHS, batch_sizes=BATCH_SIZES, batches=BATCHES)
-    print(f"{found.trained}\n\n{found.verdict()}")
-    for name, ax in found.draw().items():
+    result = figure3(*train_rows, epochs=EPOCHS, batch_sizes=BATCH_SIZES, batches=BATCHES)
+    print(f"{result.trained}\n\n{result.verdict()}")
+    for name, ax in result.draw().items():
         write_picture(out / f"{name}.png", ax)
 
 
@@ -82,12 +82,12 @@ class Figure3:
         size = self.trained.at(BATCH_SIZE)
         lines = [f"Trained network, M = {BATCH_SIZE}, {size.batches} batches:"]
         for layer in size.layers:
-            for found, name in ((layer.mean, NAMES["mean"]), (layer.std, NAMES["std"])):
-                variance = float(found.variance_ratio.nanmedian())
+            for result, name in ((layer.mean, NAMES["mean"]), (layer.std, NAMES["std"])):
+                variance = float(result.variance_ratio.nanmedian())
                 lines += [
                     f"- {layer.name}, {name}",
-                    f"  shape: {_judged(found, fitted=True)}",
-                    f"  theory: {_judged(found, fitted=False)}; variance {variance:.2f} times the theoretical one",
+                    f"  shape: {_judged(result, fitted=True)}",
+                    f"  theory: {_judged(result, fitted=False)}; variance {variance:.2f} times the theoretical one",
                 ]
         dependence, lost = size.dependence, size.variance_lost
         independent = dependence.within < 1.1 * dependence.chance
@@ -178,10 +178,10 @@ def named_mlp(in_features: int, seed: int) -> nn.Sequential:
     return nn.Sequential(OrderedDict(zip(names, paper_mlp(in_features, seed=seed), strict=True)))
 
 
-def _judged(found: Normality, fitted: bool) -> str:
+def _judged(result: Normality, fitted: bool) -> str:
     """Return whether a layer's units are normal (with any moments, or the theoretical ones), with numbers."""
-    share, distance = (found.fitted_rejected, found.fitted_distance) if fitted else (found.rejected, found.distance)
-    chance, largest = rejected_by_chance(found, fitted), float(distance.nan_to_num(0).max())
+    share, distance = (result.fitted_rejected, result.fitted_distance) if fitted else (result.rejected, result.distance)
+    chance, largest = rejected_by_chance(result, fitted), float(distance.nan_to_num(0).max())
     word = "holds" if share <= chance else "nearly holds" if largest < CLOSE else "does not hold"
     return (
         f"the normal {word}; {share:.0%} of units rejected (up to {chance:.0%} expected by chance); probabilities "
@@ -189,6 +189,6 @@ def _judged(found: Normality, fitted: bool) -> str:
     )
 
 
-def _median_unit(found: Normality) -> int:
-    order = found.distance.argsort()[: found.units]
+def _median_unit(result: Normality) -> int:
+    order = result.distance.argsort()[: result.units]
     return int(order[len(order) // 2])

@@ -43,7 +43,7 @@ def main(
     \b
     python -m experiments teye-uncertainty --rows results/uci_paper.csv --out out
     """
-    found, header = read_rows(rows), read_header(rows)
+    result, header = read_rows(rows), read_header(rows)
     if header is None:
         raise BayesNormError(
             f"--rows: {rows.with_suffix('.json')} does not exist. Run `python -m experiments export`, which "
@@ -53,7 +53,7 @@ def main(
         "uci_uncertainty": (uncertainty(header, "bn"), "MCBN: test errors, sorted by uncertainty"),
         "uci_uncertainty_dropout": (uncertainty(header, "dropout"), "MC dropout: test errors, sorted by uncertainty"),
         "uci_batch_size": (batch_sizes(header), "MCBN: normalised CRPS at every effective batch size"),
-        "uci_samples": (samples(found), "How many samples are enough? (MCBN, M = 128)"),
+        "uci_samples": (samples(result), "How many samples are enough? (MCBN, M = 128)"),
     }
     for name, (plots, title) in pictures.items():
         if plots:
@@ -76,7 +76,7 @@ def batch_sizes(header: dict[str, Any]) -> dict[str, SensitivityCurve]:
     curves = {(unit["dataset"], unit["setting"]): unit["curve"] for unit in header["curves"]}
     preset = preset_named(header["preset"])
     runs = len(preset.splits) * len(preset.seeds)
-    found: dict[str, SensitivityCurve] = {}
+    results: dict[str, SensitivityCurve] = {}
     for name in sorted({dataset for dataset, _ in curves}):
         series = {}
         for size in TRAINED_WITH:
@@ -86,8 +86,8 @@ def batch_sizes(header: dict[str, Any]) -> dict[str, SensitivityCurve]:
                 for column in ("effective_batch_size", "normalised_crps_mean", "normalised_crps_error")
             )
             series[f"trained with M = {size}"] = Scores(at, mean, error, np.full(len(points), runs))
-        found[name] = SensitivityCurve(series, "effective batch size M'", "normalised CRPS (%)", baseline=0.0)
-    return found
+        results[name] = SensitivityCurve(series, "effective batch size M'", "normalised CRPS (%)", baseline=0.0)
+    return results
 
 
 def _in_sight(point: dict[str, float]) -> bool:
@@ -96,13 +96,13 @@ def _in_sight(point: dict[str, float]) -> bool:
 
 def samples(rows: list[dict[str, str]]) -> dict[str, SensitivityCurve]:
     """Return the scores of MCBN trained with M = 128 over the number of samples T, by set."""
-    found: dict[str, dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
+    result: dict[str, dict[str, dict[float, list[float]]]] = defaultdict(lambda: defaultdict(lambda: defaultdict(list)))
     for row in rows:
         if row["method"] == "MCBN" and row["setting"] in ("128", "128.0"):
             at = float(row["passes"] or preset_named(row["preset"]).samples)
             for name, column in (("CRPS", "normalised_crps"), ("PLL", "normalised_pll")):
-                found[row["dataset"]][name][at].append(float(row[column]))
+                result[row["dataset"]][name][at].append(float(row[column]))
     return {
         name: SensitivityCurve.from_runs(series, "samples T", "normalised score (%)", baseline=0.0)
-        for name, series in sorted(found.items())
+        for name, series in sorted(result.items())
     }

@@ -61,14 +61,14 @@ def main(
 def text(told: dict[str, Any]) -> str:
     """Return information about a network as text, with published results for the same images."""
     seconds = told["seconds"]
-    known = f"{told['network']} on {told['training images']} frames: "
+    origin = f"{told['network']} on {told['training images']} frames: "
     spent = (
         f"NLL {told['nll']:.3f} on {told['test images']}; {seconds['all']:.0f} s, {seconds['later epoch']:.2f} an epoch"
     )
     if "mean IoU" not in told:
-        return f"{known}mean absolute error {told['mean absolute error']:.4f}, {spent}"
+        return f"{origin}mean absolute error {told['mean absolute error']:.4f}, {spent}"
     lines = [
-        f"{known}mean IoU {told['mean IoU']:.3f}, accuracy {told['accuracy']:.3f}, class accuracy "
+        f"{origin}mean IoU {told['mean IoU']:.3f}, accuracy {told['accuracy']:.3f}, class accuracy "
         f"{told['class accuracy']:.3f}, {spent}",
         "published, at 360 x 480:",
     ]

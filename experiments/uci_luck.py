@@ -69,26 +69,26 @@ def scores_at(dataset: str, batch_size: float, repeat: int, device: str) -> dict
     """Return the cross-validated RMSE of every split, and test scores of its five networks, at one batch size."""
     paper = PRESETS["paper"]
     count = len(paper.seeds)
-    own = dataclasses.replace(
+    preset = dataclasses.replace(
         paper, seeds=tuple(seed + repeat * count for seed in paper.seeds), fold_seed=paper.fold_seed * (1 + repeat)
     )
-    trial = Trial(own, Data(dataset, own.splits, own.folds), "bn", batch_size, device)
+    trial = Trial(preset, Data(dataset, preset.splits, preset.folds), "bn", batch_size, device)
     unit = PaperRun(trial)
     validated = cross_validate(trial)
     chosen = validated.chosen[DRAWN]
 
     def asked(networks: Networks) -> Asked:
-        return networks.moments(fit_stacked(trial.method, networks.stack, networks.train), own.samples)
+        return networks.moments(fit_stacked(trial.method, networks.stack, networks.train), preset.samples)
 
     noise = Noise.chosen(asked(unit.folds(validated, chosen)), PRECISIONS[dataset], by_pll=False)
-    found = scores(asked(unit.final(chosen)), noise)
+    result = scores(asked(unit.final(chosen)), noise)
     return {
         "repeat": repeat,
         "batch size": batch_size,
         "cv_rmse": chosen.cv_rmse,
         "weight_decay": chosen.weight_decay,
         "epochs": chosen.epochs,
-        **{name: found[name].tolist() for name in ("rmse", "crps", "normalised_crps")},
+        **{name: result[name].tolist() for name in ("rmse", "crps", "normalised_crps")},
     }
 
 
@@ -98,8 +98,8 @@ def result(rows: list[dict[str, Any]]) -> dict[str, float]:
     best = [min(rows, key=lambda row: row["cv_rmse"][split]) for split in splits]
     means = {}
     for name in ("rmse", "crps", "normalised_crps"):
-        each = len(rows[0][name]) // len(splits)
-        values = [value for split in splits for value in best[split][name][split * each : (split + 1) * each]]
+        count = len(rows[0][name]) // len(splits)
+        values = [value for split in splits for value in best[split][name][split * count : (split + 1) * count]]
         means[name] = statistics.fmean(values)
         means[f"{name}_error"] = statistics.stdev(values) / len(values) ** 0.5
     return means

@@ -97,10 +97,16 @@ def main(
     """
     where, chosen = fastest(device), PRESETS[preset]
     rows = measure(chosen, where, networks or out / "networks", out / "uncertainty_and_data", workers, compiled.mode)
-    found = {"preset": asdict(chosen), "samples": DRAWS, "batch_size": BATCH_SIZE, "rows": rows, "claims": claims(rows)}
+    results = {
+        "preset": asdict(chosen),
+        "samples": DRAWS,
+        "batch_size": BATCH_SIZE,
+        "rows": rows,
+        "claims": claims(rows),
+    }
     print(text(rows))
     write_picture(out / "uncertainty_and_data.png", draw(rows))
-    write_numbers(out / "uncertainty_and_data.json", found, where)
+    write_numbers(out / "uncertainty_and_data.json", results, where)
 
 
 def measure(
@@ -115,23 +121,23 @@ def measure(
         show_progress(f"{preset.network} on {count:,} images of {DATA}")
         settings = {"preset": asdict(preset), "count": count, "outside": list(asked.outside)}
         measured = partial(_of_count, preset, count, asked, networks, device)
-        found = measured_once(kept / f"{count}.json", settings, measured)
-        rows += [{"images": count, "method": method, **scores} for method, scores in found.items()]
+        result = measured_once(kept / f"{count}.json", settings, measured)
+        rows += [{"images": count, "method": method, **scores} for method, scores in result.items()]
     show_progress("")
     return rows
 
 
 def _there(names: tuple[str, ...]) -> list[str]:
     """Return the available kinds of images, and print which are missing."""
-    found = []
+    results = []
     for name in names:
         try:
             load_outside(name, DATA)
         except DataNotFoundError as error:
             print(f"{name}: left out, {error}")
         else:
-            found.append(name)
-    return found
+            results.append(name)
+    return results
 
 
 def _plan(preset: Preset, count: int, seed: int) -> Plan:
@@ -155,11 +161,11 @@ def _of_count(preset: Preset, count: int, asked: Asked, networks: Path, device: 
         MCBN: bn.MCBN(BATCH_SIZE, states=DRAWS).fit(members[0], training, bn.Categorical()),
         ENSEMBLE: ensemble(members, bn.Categorical()),
     }
-    found: dict[str, Any] = {}
+    results: dict[str, Any] = {}
     for method, posterior in posteriors.items():
         engine = bn.MonteCarlo(DRAWS if method == MCBN else preset.members)
-        found[method] = uncertainty_scores(partial(posterior.predict, engine=engine), asked)  # type: ignore[arg-type]
-    return found
+        results[method] = uncertainty_scores(partial(posterior.predict, engine=engine), asked)  # type: ignore[arg-type]
+    return results
 
 
 def claims(rows: list[dict[str, Any]]) -> list[dict[str, str]]:
@@ -218,15 +224,15 @@ def draw(rows: list[dict[str, Any]]) -> Axes:
     kinds = {"test images": (style.BLUE, "-", "o")}
     kinds |= dict(zip(rows[0]["outside"], [(style.VERMILION, "--", "s"), (style.GREEN, ":", "^")], strict=False))
     for line, method in zip(axes, (MCBN, ENSEMBLE), strict=True):
-        own = [row for row in rows if row["method"] == method]
-        counts = [row["images"] for row in own]
+        of_method = [row for row in rows if row["method"] == method]
+        counts = [row["images"] for row in of_method]
         for ax, uncertainty in zip(line, ("mutual information", "expected entropy"), strict=True):
             for kind, (colour, stroke, marker) in kinds.items():
                 values = [
                     row["inside"][uncertainty][0]
                     if kind == "test images"
                     else row["outside"][kind][uncertainty]["mean"][0]
-                    for row in own
+                    for row in of_method
                 ]
                 ax.plot(counts, values, color=colour, ls=stroke, marker=marker, ms=6, lw=2, label=kind)
             ax.set_xscale("log")

@@ -56,7 +56,7 @@ def main(
         one = chosen.settings[name]
         return measure_setting(one, chosen, count, where, folders[0], folders[1] / name, workers, compiled.mode)
 
-    found = ask_each("--setting", chosen.settings, setting, measure)
-    print(text(found))
-    write_picture(out / "atanov_figure1.png", draw(found))
-    write_numbers(out / "atanov_table1.json", {"settings": found, "cells": cells(found)}, where)
+    result = ask_each("--setting", chosen.settings, setting, measure)
+    print(text(result))
+    write_picture(out / "atanov_figure1.png", draw(result))
+    write_numbers(out / "atanov_table1.json", {"settings": result, "cells": cells(result)}, where)

@@ -120,12 +120,12 @@ def measure_setting(
         "training images": len(pixels),
         "asked": {"inside": len(asked.x), "outside": len(asked.outside[setting.outside])},
     }
-    found = {}
+    results = {}
     for name, make in posteriors.by_method().items():
         show_progress(f"{setting.network} on {setting.data}: {name}")
-        found[name] = measured_once(kept / f"{name}.json", settings, partial(_scored, make, asked, preset.samples))
+        results[name] = measured_once(kept / f"{name}.json", settings, partial(_scored, make, asked, preset.samples))
     show_progress("")
-    return settings | {"methods": found}
+    return settings | {"methods": results}
 
 
 def _name(setting: Setting, seed: int, dropout: float | None) -> str:
@@ -204,11 +204,11 @@ def _scored(make: Callable[[], list[Posterior]], asked: Asked, samples: int) -> 
     def predict(posterior: Posterior) -> Any:
         return lambda x: posterior.predict(x, bn.MonteCarlo(samples))
 
-    each = [uncertainty_scores(predict(posterior), asked) for posterior in posteriors]
+    per_posterior = [uncertainty_scores(predict(posterior), asked) for posterior in posteriors]
     (kind,) = asked.outside
 
     def over_networks(read: Callable[[dict[str, Any]], float]) -> tuple[float, float | None]:
-        values = np.array([read(scores) for scores in each])
+        values = np.array([read(scores) for scores in per_posterior])
         error = float(values.std(ddof=1) / np.sqrt(len(values))) if len(values) > 1 else None
         return float(values.mean()), error
 

@@ -23,7 +23,7 @@ def open_store(path: str | os.PathLike[str]) -> Store:
 
 def require_experiment(store: Store, name: str) -> None:
     """Refuse a name without results or failures in the store."""
-    known = store.experiments()
-    if name not in known:
-        there = f"Use one of {', '.join(known)}" if known else "The store is empty"
+    names = store.experiments()
+    if name not in names:
+        there = f"Use one of {', '.join(names)}" if names else "The store is empty"
         raise BayesNormError(f"--experiment: {name!r} is not in {store.path}. {there}.")

@@ -87,8 +87,8 @@ def require_modules(units: list[Unit]) -> None:
     """Refuse units whose modules cannot be found, before anything runs."""
     for module in sorted({unit.function.partition(":")[0] for unit in units}):
         try:
-            found = importlib.util.find_spec(module) is not None
+            result = importlib.util.find_spec(module) is not None
         except (ImportError, ValueError):
-            found = False
-        if not found:
+            result = False
+        if not result:
             raise BayesNormError(f"units: there is no module {module}. Use a module that can be imported from here.")

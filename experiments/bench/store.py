@@ -145,28 +145,28 @@ class Store:
 
         A result that is not a dict is called `result`. If names clash, that of the result is `result.name`.
         """
-        found = []
-        for given, text, _, _, seconds, machine in self._records(experiment, "result IS NOT NULL"):
-            result, row = json.loads(text), dict(given)
+        results = []
+        for unit, text, _, _, seconds, machine in self._records(experiment, "result IS NOT NULL"):
+            result, row = json.loads(text), dict(unit)
             for name, value in (result if isinstance(result, dict) else {"result": result}).items():
                 row[_free(name, row, "result")] = value
             row[_free("seconds", row, "unit")] = seconds
             row[_free("machine", row, "unit")] = json.loads(machine)
-            found.append((_order(given), row))
-        return [row for _, row in sorted(found, key=lambda pair: pair[0])]
+            results.append((_order(unit), row))
+        return [row for _, row in sorted(results, key=lambda pair: pair[0])]
 
     def failures(self, experiment: str) -> list[Failure]:
         """Return units that were tried and have no result, ordered by parameters."""
         records = self._records(experiment, "result IS NULL")
-        found = [Failure(given, error, attempts) for given, _, error, attempts, _, _ in records]
-        return sorted(found, key=lambda failure: _order(failure.parameters))
+        results = [Failure(unit, error, attempts) for unit, _, error, attempts, _, _ in records]
+        return sorted(results, key=lambda failure: _order(failure.parameters))
 
     def export_csv(self, experiment: str, path: str | os.PathLike[str]) -> None:
         """Write `rows` to a file, atomically; lists and dicts inside as JSON, None as nothing."""
         rows = self.rows(experiment)
         if not rows:
-            known = ", ".join(map(repr, self.experiments())) or "none"
-            raise BayesNormError(f"experiment: {experiment!r} has no results in {self.path}, which has {known}.")
+            names = ", ".join(map(repr, self.experiments())) or "none"
+            raise BayesNormError(f"experiment: {experiment!r} has no results in {self.path}, which has {names}.")
         last = [name for name in ("seconds", "machine") if all(name in row for row in rows)]
         columns = [*dict.fromkeys(name for row in rows for name in row if name not in last), *last]
         write_csv(path, columns, [[_cell(row.get(name)) for name in columns] for row in rows])
@@ -190,8 +190,8 @@ class Store:
                 f"path: {self.path} is a store of version {version}, which is {age} than version {VERSION} of this "
                 "bayesnorm. Use another file name."
             )
-        if (found := self._pragma("quick_check(1)")) != "ok":
-            raise FileFormatError(f"path: {self.path} is damaged ({found}). {_RESCUE}")
+        if (result := self._pragma("quick_check(1)")) != "ok":
+            raise FileFormatError(f"path: {self.path} is damaged ({result}). {_RESCUE}")
         self._share(timeout)
 
     def _is_new(self) -> bool:

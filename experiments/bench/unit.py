@@ -63,16 +63,16 @@ def require_function(function: str) -> None:
 
 def distinct(units: Iterable[Unit]) -> list[Unit]:
     """Return the units without repetitions, in order."""
-    found: dict[str, Unit] = {}
+    results: dict[str, Unit] = {}
     for unit in units:
         if not isinstance(unit, Unit):
             raise BayesNormError(f"units must be experiments.bench.Unit, got {type(unit).__name__}.")
-        if found.setdefault(unit.key, unit) != unit:
+        if results.setdefault(unit.key, unit) != unit:
             raise BayesNormError(
                 f"units: {unit.experiment!r} with {unit.text} occurs twice, with the functions "
-                f"{found[unit.key].function} and {unit.function}. Use two experiment names."
+                f"{results[unit.key].function} and {unit.function}. Use two experiment names."
             )
-    return list(found.values())
+    return list(results.values())
 
 
 def _canonical(value: Any) -> str:

@@ -35,7 +35,7 @@ def answer(function: str, parameters: str, key: str, threads: int) -> dict[str, 
     Returns:
         `result`, as JSON, or `error`, as text; `seconds` of the call, and `machine`.
     """
-    own, status = os.getpid(), 0
+    process, status = os.getpid(), 0
     started = time.perf_counter()
     try:
         module, _, name = function.partition(":")
@@ -51,7 +51,7 @@ def answer(function: str, parameters: str, key: str, threads: int) -> dict[str, 
         seconds = time.perf_counter() - started
         outcome = {"error": traceback.format_exc()[-ERROR_CHARACTERS:]}
         status = 0 if isinstance(error, SystemExit) and not error.code else 1
-    if os.getpid() != own:  # a child process that the unit forked must neither answer nor continue
+    if os.getpid() != process:  # a child process that the unit forked must neither answer nor continue
         os._exit(status)
     return {**outcome, "seconds": seconds, "machine": describe_machine(threads)}
 

@@ -72,13 +72,13 @@ def load_cifar10(split: str = "test", rows: Rows = None, *, whole: bool = False)
     if split not in _CIFAR10_SHEETS:
         raise BayesNormError(f"split must be 'test' or 'train', got {split!r}.")
     sheet, archive = f"cifar10/{_CIFAR10_SHEETS[split]}.webp", whole_file("cifar10", split)
-    found = find_first(archive, sheet)
-    if found.name != Path(archive).name and whole:
+    result = find_first(archive, sheet)
+    if result.name != Path(archive).name and whole:
         try:
-            found = find(archive)
+            result = find(archive)
         except DataNotFoundError as error:
             raise DataNotFoundError(f"cifar10: whole=True, but {_part(split)}") from error
-    if found.name == Path(archive).name:
+    if result.name == Path(archive).name:
         return load_whole("cifar10", split, rows)
     (labels,) = read_npz(find(_CIFAR10_LABELS), _CIFAR10_SHEETS[split])
     hint = f" {_part(split)}"

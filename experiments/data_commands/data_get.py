@@ -42,17 +42,17 @@ def data_get(
         raise UsageError(f"NAME must be one of {', '.join(OBTAINABLE)}, got {quoted(name)}.")
     line = _Line()
     try:
-        found = get(name, to, force=force, tell=line.tell)
+        value = get(name, to, force=force, tell=line.tell)
     finally:
         line.end()
-    for path in found.written:
+    for path in value.written:
         print(path)
-    for told in found.missing:
+    for told in value.missing:
         note(told)
-    if found.missing:
-        count = len(found.missing) + len(found.written)
+    if value.missing:
+        count = len(value.missing) + len(value.written)
         raise DataNotFoundError(
-            f"{len(found.missing)} of {count} files of {name} could not be downloaded. See the messages above."
+            f"{len(value.missing)} of {count} files of {name} could not be downloaded. See the messages above."
         )
 
 
@@ -68,8 +68,8 @@ class _Line:
     def tell(self, name: str, done: int, total: int | None) -> None:
         """Update the line, at most every `PAUSE` seconds."""
         if self._visible() and (time.monotonic() - self._last >= PAUSE or done == total):
-            of = "" if total is None else f" of {total / 1e6:.1f}"
-            print(f"\r\033[K{name}: {done / 1e6:.1f}{of} MB", end="", file=sys.stderr, flush=True)
+            total_text = "" if total is None else f" of {total / 1e6:.1f}"
+            print(f"\r\033[K{name}: {done / 1e6:.1f}{total_text} MB", end="", file=sys.stderr, flush=True)
             self._last, self._open = time.monotonic(), True
 
     def end(self) -> None:

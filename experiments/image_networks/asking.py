@@ -88,17 +88,17 @@ def ask_each(
     """
     names = tuple(known)
     require_known(option, chosen or (), names)
-    found = {}
+    results = {}
     for name in chosen or names:
         try:
-            found[name] = measure(name)
+            results[name] = measure(name)
         except DataNotFoundError as error:
             if chosen:
                 raise
             print(f"{name}: left out, {error}")
-    if not found:
+    if not results:
         raise DataNotFoundError("No images are available. Download some: `python -m experiments data get cifar10`.")
-    return found
+    return results
 
 
 def load_asked(plan: Plan, outside: Sequence[str], count: int | None, device: str) -> Asked:

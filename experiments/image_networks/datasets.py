@@ -74,8 +74,8 @@ def load_images(name: str, split: str, count: int | None = None) -> tuple[Tensor
     made = image_set(name)
     load = partial(made.load, whole=True) if made.parts and count is None else made.load
     pixels, labels = load(split, count)
-    kept = np.flatnonzero(labels < made.classes)
-    images = to_tensor(pixels if len(kept) == len(pixels) else pixels[kept])
+    rows = np.flatnonzero(labels < made.classes)
+    images = to_tensor(pixels if len(rows) == len(pixels) else pixels[rows])
     if images.shape[-1] < 32:
         images = F.pad(images, ((32 - images.shape[-1]) // 2,) * 4)
-    return images, torch.from_numpy(labels[kept])
+    return images, torch.from_numpy(labels[rows])

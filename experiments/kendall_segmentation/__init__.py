@@ -38,12 +38,12 @@ def main(
     where, chosen = fastest(device), PRESETS[preset]
     made = Networks(chosen, networks or out / "networks", where)
     made.train_missing(workers)
-    found = measure(made, out / "kendall_segmentation")
+    measurement = measure(made, out / "kendall_segmentation")
     show_progress("")
-    told = claims(found)
-    print(showing.text(found, told))
-    content = {"preset": asdict(chosen), **without_frames(found), "claims": [asdict(claim) for claim in told]}
+    told = claims(measurement)
+    print(showing.text(measurement, told))
+    content = {"preset": asdict(chosen), **without_frames(measurement), "claims": [asdict(claim) for claim in told]}
     write_numbers(out / "kendall_segmentation.json", content, where)
-    write_picture(out / "kendall_segmentation.png", showing.draw_classes(found))
-    write_picture(out / "kendall_red.png", showing.draw_red(found))
+    write_picture(out / "kendall_segmentation.png", showing.draw_classes(measurement))
+    write_picture(out / "kendall_red.png", showing.draw_red(measurement))
     write_picture(out / "kendall_red_maps.png", showing.draw_red_maps(made))

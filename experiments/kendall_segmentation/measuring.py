@@ -141,17 +141,17 @@ class Networks:
 
 def measure(made: Networks, kept: Path) -> dict[str, Any]:
     """Return scores of classes and of red by training images and light, for each uncertainty and method."""
-    found: dict[str, Any] = {"classes": {}, "red": {}}
+    results: dict[str, Any] = {"classes": {}, "red": {}}
     for case in SHARES:
         for kind, (task, method) in KINDS.items():
             path = kept / f"{made.name(task, case)}_{method}.json"
-            own = measured_once(path, asdict(made.preset), partial(_of_classes, made, task, case, method))
-            found["classes"].setdefault(case, {})[kind] = own
+            scores = measured_once(path, asdict(made.preset), partial(_of_classes, made, task, case, method))
+            results["classes"].setdefault(case, {})[kind] = scores
         for method in METHODS:
             path = kept / f"{made.name(Task.red, case)}_{method}.json"
-            own = measured_once(path, asdict(made.preset), partial(_of_red, made, case, method))
-            found["red"].setdefault(case, {})[method] = own
-    return found
+            scores = measured_once(path, asdict(made.preset), partial(_of_red, made, case, method))
+            results["red"].setdefault(case, {})[method] = scores
+    return results
 
 
 @torch.no_grad()

@@ -34,10 +34,10 @@ ANY, BY_DAY, AT_DUSK = str(Light.any), str(Light.day), str(Light.dusk)
 CASES = ((QUARTER, ANY), (ALL, ANY), (DAY, BY_DAY), (DAY, AT_DUSK))
 
 
-def claims(found: dict[str, Any]) -> list[Claim]:
+def claims(result: dict[str, Any]) -> list[Claim]:
     """Return all claims, for classes and then for the red channel, with epistemic uncertainty from each method."""
-    classes, red = found["classes"], found["red"]
-    whole = {kind: own[ANY] for kind, own in classes[ALL].items()}
+    classes, red = result["classes"], result["red"]
+    whole = {kind: values[ANY] for kind, values in classes[ALL].items()}
     told = [_more_accurate(whole, ALEATORIC, NEITHER), _calibrated(whole, ALEATORIC)]
     for method in METHODS:
         epistemic, both = kind_name(EPISTEMIC, method), kind_name(BOTH, method)

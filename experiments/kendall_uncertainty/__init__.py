@@ -59,7 +59,7 @@ def main(
     python -m experiments kendall-uncertainty gap --out out
     """
     torch.set_num_threads(1)  # such small networks only wait for a second core
-    found = EVIDENCE[picture]()
-    print(found.table())
-    write_numbers(out / f"noise_{picture}.json", asdict(found))
-    write_picture(out / f"noise_{picture}.png", found.draw())
+    result = EVIDENCE[picture]()
+    print(result.table())
+    write_numbers(out / f"noise_{picture}.json", asdict(result))
+    write_picture(out / f"noise_{picture}.png", result.draw())

@@ -44,8 +44,8 @@ class Gap:
     def follows_noise(self, name: str) -> float:
         """Return the correlation of aleatoric uncertainty and true noise where there are data."""
         pairs = zip(self.aleatoric[name], self.noise, self.seen, strict=True)
-        found, true = zip(*[(a, b) for a, b, seen in pairs if seen], strict=True)
-        return statistics.correlation(found, true)
+        result, true = zip(*[(a, b) for a, b, seen in pairs if seen], strict=True)
+        return statistics.correlation(result, true)
 
     def gap_ratio(self, name: str) -> float:
         """Return the mean epistemic uncertainty in the gap divided by that where there are data."""
@@ -100,7 +100,7 @@ def measure_gap(seed: int = 0, steps: int = STEPS, rows: int = 1000) -> Gap:
 
     train_rows, validation = sample(rows, 2 * seed), sample(rows // 4, 2 * seed + 1)
     grid = torch.linspace(-4, 4, 321)[:, None]
-    found = {
+    results = {
         name: predict(posterior, grid)
         for name, posterior in posteriors(train_rows, validation, seed=seed, steps=steps).items()
     }
@@ -109,7 +109,7 @@ def measure_gap(seed: int = 0, steps: int = STEPS, rows: int = 1000) -> Gap:
         seen=(grid[:, 0].abs() >= 1).tolist(),
         noise=noise(grid)[:, 0].tolist(),
         points=(train_rows[0][:, 0].tolist(), train_rows[1][:, 0].tolist()),
-        mean=found["MCBN"].mean[:, 0].tolist(),
-        aleatoric={name: p.aleatoric.sqrt()[:, 0].tolist() for name, p in found.items()},
-        epistemic={name: p.epistemic.sqrt()[:, 0].tolist() for name, p in found.items()},
+        mean=results["MCBN"].mean[:, 0].tolist(),
+        aleatoric={name: p.aleatoric.sqrt()[:, 0].tolist() for name, p in results.items()},
+        epistemic={name: p.epistemic.sqrt()[:, 0].tolist() for name, p in results.items()},
     )

@@ -66,20 +66,20 @@ class Medians:
 
 def measure_sizes(sets: Sequence[str] = SETS, seeds: int = 2, steps: int = STEPS, most: int = MOST_ROWS) -> Medians:
     """Train on a quarter, half and all of the training rows."""
-    found: dict[str, Any] = {name: {} for name in sets}
+    result: dict[str, Any] = {name: {} for name in sets}
     for dataset in sets:
         for seed in range(seeds):
             split = standardised(dataset, seed, most)
             for case, share in (("1/4", 4), ("1/2", 2), ("all", 1)):
                 few = take(split.train, slice(len(split.train[0]) // share))
                 for name, posterior in posteriors(few, split.validation, seed=seed, steps=steps).items():
-                    _add(found[dataset], name, case, posterior, split.test[0])
-    return Medians("size: more training rows", "training rows", found)
+                    _add(result[dataset], name, case, posterior, split.test[0])
+    return Medians("size: more training rows", "training rows", result)
 
 
 def measure_shift(sets: Sequence[str] = SETS, seeds: int = 2, steps: int = STEPS, most: int = MOST_ROWS) -> Medians:
     """Train on rows near the middle of the inputs' first principal component, and predict the others too."""
-    found: dict[str, Any] = {name: {} for name in sets}
+    result: dict[str, Any] = {name: {} for name in sets}
     for dataset in sets:
         for seed in range(seeds):
             split = standardised(dataset, seed, most)
@@ -93,11 +93,11 @@ def measure_shift(sets: Sequence[str] = SETS, seeds: int = 2, steps: int = STEPS
             inside = is_near(split.test)
             for name, posterior in posteriors(rows, validation, seed=seed, steps=steps).items():
                 for case, chosen in (("like the training rows", inside), ("others", ~inside)):
-                    _add(found[dataset], name, case, posterior, split.test[0][chosen])
-    return Medians("shift: another distribution", "test rows", found)
+                    _add(result[dataset], name, case, posterior, split.test[0][chosen])
+    return Medians("shift: another distribution", "test rows", result)
 
 
-def _add(found: dict[str, Any], name: str, case: str, posterior: Posterior, x: Tensor) -> None:
+def _add(result: dict[str, Any], name: str, case: str, posterior: Posterior, x: Tensor) -> None:
     """Add the medians over rows of the epistemic and the aleatoric standard deviation.
 
     Medians, because predicted log-variances on rows of another distribution may be extreme, and one row could dominate
@@ -105,7 +105,7 @@ def _add(found: dict[str, Any], name: str, case: str, posterior: Posterior, x: T
     """
     predictive = predict(posterior, x)
     both = float(predictive.epistemic.sqrt().median()), float(predictive.aleatoric.sqrt().median())
-    found.setdefault(name, {}).setdefault(case, []).append(both)
+    result.setdefault(name, {}).setdefault(case, []).append(both)
 
 
 def _means(cases: dict[str, list[tuple[float, float]]], part: int) -> dict[str, float]:

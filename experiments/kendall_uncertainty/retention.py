@@ -72,7 +72,7 @@ def measure_retention(
 ) -> Retention:
     """Score MCBN at its calibrated batch size with each part of its uncertainty alone, and with both."""
     shares = [number / 50 for number in range(3, 51)]
-    found = Retention(shares, {}, {}, {}, {})
+    result = Retention(shares, {}, {}, {}, {})
     for dataset in sets:
         split = standardised(dataset, seed, most)
         posterior = posteriors(split.train, split.validation, seed=seed, steps=steps)["MCBN, M' chosen"]
@@ -83,8 +83,8 @@ def measure_retention(
             curve = retention_curve(variance.flatten(), error)
             at = [curve.error[max(0, round(share * len(error)) - 1)].item() for share in shares]
             alone = RegressionPredictive(whole.mean[None], variance.sqrt()[None])
-            found.error.setdefault(dataset, {})[name] = at
-            found.area.setdefault(dataset, {})[name] = float(aurc(variance.flatten(), error))
-            found.covered.setdefault(dataset, {})[name] = quantile_coverage(alone, y, LEVELS).tolist()
-            found.crps.setdefault(dataset, {})[name] = float(crps(alone, y))
-    return found
+            result.error.setdefault(dataset, {})[name] = at
+            result.area.setdefault(dataset, {})[name] = float(aurc(variance.flatten(), error))
+            result.covered.setdefault(dataset, {})[name] = quantile_coverage(alone, y, LEVELS).tolist()
+            result.crps.setdefault(dataset, {})[name] = float(crps(alone, y))
+    return result

@@ -63,12 +63,12 @@ def main(
     def measure(name: str) -> dict[str, Any]:
         return measure_panel(asked[name], chosen, where, folders[0], folders[1] / name, workers, compiled.mode)
 
-    found = ask_each("--panel", asked, panel, measure)
-    show(found, out)
-    write_numbers(out / "mukhoti_figure1.json", {"panels": found, "claims": claims(found)}, where)
+    result = ask_each("--panel", asked, panel, measure)
+    show(result, out)
+    write_numbers(out / "mukhoti_figure1.json", {"panels": result, "claims": claims(result)}, where)
 
 
-def show(found: dict[str, Any], out: Path) -> None:
+def show(result: dict[str, Any], out: Path) -> None:
     """Print the results, and write the plot."""
-    print(text(found))
-    write_picture(out / "mukhoti_figure1.png", draw(found))
+    print(text(result))
+    write_picture(out / "mukhoti_figure1.png", draw(result))

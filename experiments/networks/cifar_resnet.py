@@ -68,9 +68,9 @@ def load_cifar_resnet(depth: int = 32) -> CifarResNet:
     model = CifarResNet(depth)
     try:
         state = _without_prefix(read_tensors(path)[0])
-        own = model.state_dict().items()
+        entries = model.state_dict().items()
         # Published files do not contain the number of tracked batches, and nothing depends on it.
-        require_tensors(state, arrays_like({k: v for k, v in own if k in state or "num_batches" not in k}))
+        require_tensors(state, arrays_like({k: v for k, v in entries if k in state or "num_batches" not in k}))
         model.load_state_dict(state, strict=True)
     except FileFormatError as error:
         raise FileFormatError(

@@ -44,13 +44,13 @@ class LeNet5(nn.Module):
     ) -> None:
         classes, planes = require_whole("classes", classes), require_whole("in_channels", in_channels)
         size = require_whole("size", size, 12) + 2 * require_whole("padding", padding, 0)
-        given = [width for width in map(as_whole, widths) if width is not None and width >= 1]
-        if len(given) < len(widths) or len(given) < 2:
+        numbers = [width for width in map(as_whole, widths) if width is not None and width >= 1]
+        if len(numbers) < len(widths) or len(numbers) < 2:
             raise BayesNormError(f"widths must be a sequence of at least two whole numbers from 1, got {widths!r}.")
         dropout = require_rate(dropout)
         super().__init__()
         layers: list[nn.Module] = []
-        for i, width in enumerate(given[:2]):
+        for i, width in enumerate(numbers[:2]):
             made = convolution(planes, width, 5, padding=padding if i == 0 else 0)
             if not batchnorm:
                 made.bias = nn.Parameter(made.weight.new_zeros(width))
@@ -59,7 +59,7 @@ class LeNet5(nn.Module):
         self.features = nn.Sequential(*layers)
         head: list[nn.Module] = []
         features = planes * size**2
-        for width in given[2:]:
+        for width in numbers[2:]:
             head += [dropout_layer(dropout), linear(features, width, bias=not batchnorm)]
             head += [nn.BatchNorm1d(width, device="cpu"), nn.ReLU()] if batchnorm else [nn.ReLU()]
             features = width

@@ -83,9 +83,9 @@ def plain_mlp(
 
 def _widths(in_features: Any, hidden: Any, out_features: Any) -> list[int]:
     """Return the number of units of all layers, including the input, or refuse them."""
-    given = [in_features, *(hidden if isinstance(hidden, Iterable) else [None]), out_features]
-    widths = [width for width in map(as_whole, given) if width is not None and width >= 1]
-    if len(widths) < len(given):
+    sizes = [in_features, *(hidden if isinstance(hidden, Iterable) else [None]), out_features]
+    widths = [width for width in map(as_whole, sizes) if width is not None and width >= 1]
+    if len(widths) < len(sizes):
         raise BayesNormError(
             f"in_features, out_features and hidden must be whole numbers from 1, got {in_features!r}, "
             f"{out_features!r} and {hidden!r}."

@@ -38,11 +38,11 @@ class ResNet(ResidualNetwork):
         dropout: float = 0.0,
         leak: float = 0.0,
     ) -> None:
-        found = as_whole(depth)
-        if found not in RESNET_BLOCKS:
+        result = as_whole(depth)
+        if result not in RESNET_BLOCKS:
             raise BayesNormError(f"depth must be one of {', '.join(map(str, RESNET_BLOCKS))}, got {depth!r}.")
         super().__init__(
-            RESNET_BLOCKS[found],
+            RESNET_BLOCKS[result],
             classes,
             seed,
             in_channels=in_channels,
@@ -50,6 +50,6 @@ class ResNet(ResidualNetwork):
             preactivation=preactivation,
             dropout=dropout,
             leak=leak,
-            bottleneck=found >= 50,
+            bottleneck=result >= 50,
             projection=True,
         )

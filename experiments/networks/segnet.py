@@ -85,6 +85,6 @@ class SegNet(nn.Module):
 def _stage(planes: Sequence[int]) -> nn.Sequential:
     """Return convolutions from each number of channels to the next."""
     layers: list[nn.Module] = []
-    for given, out in pairwise(planes):
-        layers += [convolution(given, out), nn.BatchNorm2d(out, device="cpu"), nn.ReLU()]
+    for inputs, out in pairwise(planes):
+        layers += [convolution(inputs, out), nn.BatchNorm2d(out, device="cpu"), nn.ReLU()]
     return nn.Sequential(*layers)

@@ -68,7 +68,7 @@ class UNet(nn.Module):
 def _stage(planes: int, out: int, dropout: float) -> nn.Sequential:
     """Return two separable convolutions and dropout."""
     layers: list[nn.Module] = []
-    for given in (planes, out):
-        layers += [convolution(given, given, groups=given), nn.BatchNorm2d(given, device="cpu")]
-        layers += [convolution(given, out, 1), nn.BatchNorm2d(out, device="cpu"), nn.ReLU()]
+    for inputs in (planes, out):
+        layers += [convolution(inputs, inputs, groups=inputs), nn.BatchNorm2d(inputs, device="cpu")]
+        layers += [convolution(inputs, out, 1), nn.BatchNorm2d(out, device="cpu"), nn.ReLU()]
     return nn.Sequential(*layers, dropout_layer(dropout))

@@ -38,14 +38,14 @@ class VGG(nn.Module):
         width: int = 64,
         dropout: float = 0.0,
     ) -> None:
-        found = as_whole(depth)
-        if found not in VGG_STAGES:
+        result = as_whole(depth)
+        if result not in VGG_STAGES:
             raise BayesNormError(f"depth must be one of {', '.join(map(str, VGG_STAGES))}, got {depth!r}.")
         planes, width = require_whole("in_channels", in_channels), require_whole("width", width)
         dropout = require_rate(dropout)
         super().__init__()
         layers: list[nn.Module] = []
-        for i, convolutions in enumerate(VGG_STAGES[found]):
+        for i, convolutions in enumerate(VGG_STAGES[result]):
             for _ in range(convolutions):
                 out = width * min(2**i, 8)
                 layers += [convolution(planes, out), nn.BatchNorm2d(out, device="cpu"), nn.ReLU()]

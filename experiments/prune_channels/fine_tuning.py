@@ -78,11 +78,11 @@ class Whole:
 def _hinted(whole: nn.Module, small: nn.Module, blocks: bool) -> list[str]:
     """Return names of the stages or blocks of a ResNet whose outputs have the same width after pruning."""
     stages = [name for name, stage in whole.named_children() if isinstance(stage, nn.Sequential)]
-    found = {name: [f"{name}.{block}" for block, _ in whole.get_submodule(name).named_children()] for name in stages}
+    results = {name: [f"{name}.{block}" for block, _ in whole.get_submodule(name).named_children()] for name in stages}
     if blocks:
-        names = [block for own in found.values() for block in own]
+        names = [block for rows in results.values() for block in rows]
         return [name for name in names if _width(whole, name) == _width(small, name)]
-    return [stage for stage, own in found.items() if _width(whole, own[-1]) == _width(small, own[-1])]
+    return [stage for stage, rows in results.items() if _width(whole, rows[-1]) == _width(small, rows[-1])]
 
 
 def _width(network: nn.Module, block: str) -> int:

@@ -49,18 +49,20 @@ def measure(
     ways = scored_ways(networks, preset, kept)
     best: dict[str, Way] = {}
     for row in ways:
-        own = Way(**{field.name: row[field.name] for field in fields(Way)})
-        best.setdefault(own.tuned_by, own)
+        way_facts = Way(**{field.name: row[field.name] for field in fields(Way)})
+        best.setdefault(way_facts.tuned_by, way_facts)
 
     def whole() -> list[dict[str, Any]]:
-        own = {"share": 1.0, "epochs": 0, "tuned": ""}
+        way_facts = {"share": 1.0, "epochs": 0, "tuned": ""}
         small = quantised(model, x[: preset.images or 1000])
         times = seconds([copy.deepcopy(model).cpu(), small], asked.x[:TIMED])
         return [
-            _scored(networks.posterior(model), asked, preset) | own | {"criterion": WHOLE, "bytes": 1.0, "time": 1.0},
-            _as_softmax(model, asked) | own | {"criterion": SOFTMAX, "bytes": 1.0, "time": 1.0},
+            _scored(networks.posterior(model), asked, preset)
+            | way_facts
+            | {"criterion": WHOLE, "bytes": 1.0, "time": 1.0},
+            _as_softmax(model, asked) | way_facts | {"criterion": SOFTMAX, "bytes": 1.0, "time": 1.0},
             _as_softmax(small, asked)
-            | own
+            | way_facts
             | {"criterion": INT8, "bytes": _bytes(small) / _bytes(model), "time": times[1] / times[0]},
         ]
 
@@ -80,10 +82,10 @@ def measure(
 
     def smaller(criterion: Any, share: float, way: Way | None) -> list[dict[str, Any]]:
         network, told = pruned(criterion, share)
-        own = {"epochs": preset.epochs if way else 0, "tuned": way.tuned_by if way else ""}
+        way_facts = {"epochs": preset.epochs if way else 0, "tuned": way.tuned_by if way else ""}
         if way is not None:
             network = networks.fine_tuned(copy.deepcopy(network), way)
-        return [_scored(networks.posterior(network), asked, preset) | told | own]
+        return [_scored(networks.posterior(network), asked, preset) | told | way_facts]
 
     cases: dict[tuple[str, float, Way | None], Callable[[], list[dict[str, Any]]]] = {(WHOLE, 1.0, None): whole}
     for case in product(criteria, preset.shares, (None, *(best[who] for who in (LABELS, TEACHER) if who in best))):

@@ -160,12 +160,12 @@ class SegmentationPlan(Plan):
                 pixels += target.numel()
         if self.task is Task.red:
             return {"mean absolute error": off / pixels, "nll": total / pixels}
-        found = segmentation_scores(counts)
+        result = segmentation_scores(counts)
         return {
-            "mean IoU": float(found.mean_iou),
-            "accuracy": float(found.global_accuracy),
-            "class accuracy": float(found.class_accuracy),
-            "IoU": [None if math.isnan(iou) else iou for iou in found.iou.tolist()],
+            "mean IoU": float(result.mean_iou),
+            "accuracy": float(result.global_accuracy),
+            "class accuracy": float(result.class_accuracy),
+            "IoU": [None if math.isnan(iou) else iou for iou in result.iou.tolist()],
             "nll": total / float(counts.sum()),
         }
 

@@ -51,10 +51,10 @@ def confusion_matrix(label: Any, y: Any, classes: int, *, ignore_index: int | No
     true = true.to(predicted.device)
     scored = torch.ones_like(true, dtype=torch.bool) if ignore_index is None else true != ignore_index
     predicted, true = predicted[scored].long(), true[scored].long()
-    for name, found in (("label", predicted), ("y", true)):
-        if found.numel() and not bool(((found >= 0) & (found < classes)).all()):
+    for name, result in (("label", predicted), ("y", true)):
+        if result.numel() and not bool(((result >= 0) & (result < classes)).all()):
             raise InputError(
-                f"{name} must have classes from 0 to {classes - 1}, got {int(found.min())} to {int(found.max())}."
+                f"{name} must have classes from 0 to {classes - 1}, got {int(result.min())} to {int(result.max())}."
             )
     return torch.bincount(true * classes + predicted, minlength=classes**2).view(classes, classes)
 
@@ -95,14 +95,14 @@ class Patches:
 
     def at(self, thresholds: Any) -> PatchUncertainty:
         """Return the shares of accurate and of uncertain patches for every threshold of uncertainty."""
-        given = number_vector("thresholds", thresholds).to(self.uncertainty.device)
+        levels = number_vector("thresholds", thresholds).to(self.uncertainty.device)
         sure, unsure = (self.uncertainty[chosen].sort().values for chosen in (self.accurate, ~self.accurate))
-        accurate_certain, inaccurate_certain = (wide(torch.searchsorted(d, given, right=True)) for d in (sure, unsure))
+        accurate_certain, inaccurate_certain = (wide(torch.searchsorted(d, levels, right=True)) for d in (sure, unsure))
         inaccurate_uncertain = len(unsure) - inaccurate_certain
         return PatchUncertainty(
-            given,
+            levels,
             accurate_certain / (accurate_certain + inaccurate_certain),
-            inaccurate_uncertain / len(unsure) if len(unsure) else torch.full_like(given, torch.nan),
+            inaccurate_uncertain / len(unsure) if len(unsure) else torch.full_like(levels, torch.nan),
             (accurate_certain + inaccurate_uncertain) / len(self.uncertainty),
         )
 
@@ -141,10 +141,10 @@ def patches(
         return F.avg_pool2d(seen[:, None], size).flatten() * size**2
 
     number, right, level = sums(labelled).round(), sums(predicted == true).round(), sums(doubts)
-    kept = number > 0
-    if not bool(kept.any()):
+    present = number > 0
+    if not bool(present.any()):
         raise InputError(f"y has no patch of {size} x {size} pixels with a label. Check size and ignore_index.")
-    return Patches(right[kept] > least * number[kept], level[kept] / number[kept])
+    return Patches(right[present] > least * number[present], level[present] / number[present])
 
 
 def boundary_distance(y: Any, *, ignore_index: int | None = None) -> Tensor:
@@ -159,12 +159,12 @@ def boundary_distance(y: Any, *, ignore_index: int | None = None) -> Tensor:
     labels = real_tensor("y", y).detach().cpu().numpy()
     if labels.ndim != 3:
         raise InputError(f"y must have shape (batch, height, width), got {labels.shape}.")
-    found = np.full(labels.shape, np.inf, np.float32)
-    for image, distance in zip(labels, found, strict=True):
+    result = np.full(labels.shape, np.inf, np.float32)
+    for image, distance in zip(labels, result, strict=True):
         void = np.zeros_like(image, dtype=bool) if ignore_index is None else image == ignore_index
         present = np.unique(image[~void])
         for kind in present if len(present) > 1 else ():
-            own = image == kind
-            distance[own] = scipy.ndimage.distance_transform_edt(own | void)[own]
+            members = image == kind
+            distance[members] = scipy.ndimage.distance_transform_edt(members | void)[members]
         distance[void] = np.nan
-    return torch.from_numpy(found)
+    return torch.from_numpy(result)

@@ -84,9 +84,9 @@ class BatchNormSampler(StackedSampler):
         return replace(self, batch_size=sizes.expand(len(self.batch_size)))
 
     def sample(self, n: int, seed: int = 0) -> State:
-        own, generator = self.posterior, torch.Generator().manual_seed(seed)
-        spread = (own.fitted_batch_size / self.batch_size).sqrt().to(own.running)[:, None]
-        return own.state(own.location + spread * own.fluctuations.sample(n, generator))
+        distribution, generator = self.posterior, torch.Generator().manual_seed(seed)
+        spread = (distribution.fitted_batch_size / self.batch_size).sqrt().to(distribution.running)[:, None]
+        return distribution.state(distribution.location + spread * distribution.fluctuations.sample(n, generator))
 
 
 @dataclass(frozen=True, eq=False)

@@ -60,7 +60,7 @@ def stacked_moments(
 def _moments_of(stack: Stack, rows: StackedRows, member: int, picked: Tensor) -> tuple[Tensor, ...]:
     """Return moments of one network's units over the rows of batches (B, M): (1, C) each, as in `Moments`."""
     members = slice(member, member + 1)
-    own = rows.take(torch.tensor([member]))
+    member_rows = rows.take(torch.tensor([member]))
     layers: list[tuple[Tensor, ...]] = []
 
     def normalise(layer: Norm, h: Tensor) -> Tensor:
@@ -68,6 +68,6 @@ def _moments_of(stack: Stack, rows: StackedRows, member: int, picked: Tensor) ->
         mean, var = mean_and_var(h, leading=2)
         return normalised(stack, members, layer, h, mean, torch.rsqrt(var + layer.eps))
 
-    x = own.inputs(own.table.gather(1, picked.flatten()[None]))
+    x = member_rows.inputs(member_rows.table.gather(1, picked.flatten()[None]))
     run_layers(stack, members, x.view(1, *picked.shape, -1), normalise, without_dropout)
     return tuple(torch.cat(part, 1).to(stack.dtype) for part in zip(*layers, strict=True))

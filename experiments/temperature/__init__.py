@@ -44,8 +44,10 @@ def main(
     python -m experiments temperature calibrate resnet20 --preset cpu --out out
     """
     where, started = fastest(device), time.perf_counter()
-    found = measure(part, network, weights, PRESETS[preset], where, keep)
-    print(text(found))
+    measurement = measure(part, network, weights, PRESETS[preset], where, keep)
+    print(text(measurement))
     head = {"network": name or network, "preset": asdict(PRESETS[preset])}
     seconds = round(time.perf_counter() - started)
-    write_numbers(out / f"temperature_{part}_{name or network}.json", {**head, "seconds": seconds, **found}, where)
+    write_numbers(
+        out / f"temperature_{part}_{name or network}.json", {**head, "seconds": seconds, **measurement}, where
+    )

@@ -56,27 +56,27 @@ class Judged:
         difference = nll - torch.stack(constant.nll)
         by_image = difference.nanmean(0)
         by_image = by_image[~by_image.isnan()]
-        found = {
+        results = {
             "nll": float(nll.nanmean(1).mean()),
             "difference": float(by_image.mean()),
             "standard_error": float(by_image.std()) / math.sqrt(len(by_image)),
             "worst_fold": float(difference.nanmean(1).max()),
         }
-        rounded = {name: round(value, 6) for name, value in found.items()}
+        rounded = {name: round(value, 6) for name, value in results.items()}
         return rounded | {name: [noted[name] for noted in self.noted] for name in self.noted[0]}
 
 
 def judge(choosers: dict[str, Chooser], labels: Tensor, validation: int, count: int) -> dict[str, Judged]:
     """Choose by each method on the same images, and score it on the same other images."""
-    found = {name: Judged(len(labels)) for name in choosers}
+    results = {name: Judged(len(labels)) for name in choosers}
     for chosen, others in folds(len(labels), validation, count):
         for name, choose in choosers.items():
             posterior = choose(chosen, labels[chosen])
             size = effective_batch_size(posterior)
             temperature = round(float(posterior.likelihood.noise), 3)
             nll = -posterior.predict(others).log_prob(labels[others])
-            found[name].add(others, nll, temperature=temperature, batch_size=size)
-    return found
+            results[name].add(others, nll, temperature=temperature, batch_size=size)
+    return results
 
 
 def choosers(constant: Posterior, posterior: Posterior) -> dict[str, Chooser]:

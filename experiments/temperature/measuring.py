@@ -127,7 +127,7 @@ def _judge_calibrate(posterior: BatchNormPosterior, images: TestImages, preset: 
 def _judge_uncertainty(
     posterior: BatchNormPosterior, images: TestImages, preset: Preset, keep: Path | None
 ) -> dict[str, list[Row]]:
-    found: dict[str, list[Row]] = {"rows": [], "corrupted": [], "outside": []}
+    results: dict[str, list[Row]] = {"rows": [], "corrupted": [], "outside": []}
     labels, first = images.labels, min(CHOOSING, len(images.labels) - preset.corrupted)
     later = slice(first, first + preset.corrupted)
     shifted = [
@@ -149,20 +149,20 @@ def _judge_uncertainty(
                     rows = _rows(judged, layers, validation, len(labels))
                     # For other covariates, only what `calibrate` does and what it does not allow.
                     shown = [row for row in rows if name == LOGITS or row["method"] in (CALIBRATED, BOTH_WAYS)]
-                    found["rows"] += [row | {"listens_to": name} for row in shown]
+                    results["rows"] += [row | {"listens_to": name} for row in shown]
         forms = fitted_forms(logits[:first], labels[:first], doubts[LOGITS][:first])
         inside = logits[later], doubts[LOGITS][later]
         for head, pixels in shifted:
-            own, told = ask(pixels)
+            familiar, told = ask(pixels)
             z = round(float(told[LOGITS].mean() - forms[CONSTANT].mean) / forms[CONSTANT].std, 3)
-            found["corrupted"].append(
-                head | {"layers": layers, "mean_z": z} | shifted_scores(forms, own, told[LOGITS], labels[later])
+            results["corrupted"].append(
+                head | {"layers": layers, "mean_z": z} | shifted_scores(forms, familiar, told[LOGITS], labels[later])
             )
         if strange is not None:
-            own, told = ask(strange)
-            scores = outside_scores(forms, inside, (own, told[LOGITS]))
-            found["outside"].append({"of": "svhn", "layers": layers} | scores)
-    return found
+            familiar, told = ask(strange)
+            scores = outside_scores(forms, inside, (familiar, told[LOGITS]))
+            results["outside"].append({"of": "svhn", "layers": layers} | scores)
+    return results
 
 
 def _svhn(count: int) -> Images | None:
@@ -194,4 +194,4 @@ def _uncertainty(
 
 def _rows(judged: dict[str, Judged], layers: int | None, validation: int, images: int) -> list[Row]:
     head = {"images": images, "layers": layers, "validation": validation}
-    return [head | {"method": name} | found.summary(judged[CONSTANT]) for name, found in judged.items()]
+    return [head | {"method": name} | result.summary(judged[CONSTANT]) for name, result in judged.items()]

@@ -107,10 +107,10 @@ class Remembering:
 
 def digest(tensors: Mapping[str, Tensor]) -> str:
     """Return a short hash of these tensors."""
-    found = hashlib.sha256()
+    result = hashlib.sha256()
     for name, tensor in tensors.items():
-        found.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
-    return found.hexdigest()[:16]
+        result.update(name.encode() + tensor.detach().cpu().contiguous().numpy().tobytes())
+    return result.hexdigest()[:16]
 
 
 def remembered(

@@ -121,8 +121,8 @@ def fitted_forms(logits: Tensor, labels: Tensor, uncertainty: Tensor) -> dict[st
     """
     mean, std = float(uncertainty.mean()), float(uncertainty.std())
     (a,) = minimised(lambda p: points(logits, labels, p[0].expand(len(uncertainty))).mean(), [0.0])
-    found = {CONSTANT: UncertaintyfulTemperature(a, 0.0, mean, std, 0.0)}
-    simple = found[CONSTANT].nll(logits, labels, uncertainty)
+    results = {CONSTANT: UncertaintyfulTemperature(a, 0.0, mean, std, 0.0)}
+    simple = results[CONSTANT].nll(logits, labels, uncertainty)
     for name, form in FORMS.items():
         z = standardised(uncertainty, mean, std, form.least)
         weight = 1 / (2 * form.prior**2 * len(uncertainty))
@@ -133,36 +133,36 @@ def fitted_forms(logits: Tensor, labels: Tensor, uncertainty: Tensor) -> dict[st
         level, slope = minimised(loss, [a, 0.0])
         fitted = UncertaintyfulTemperature(level, slope, mean, std, form.least)
         proven = fitted.b > 0 and significantly_better(simple, fitted.nll(logits, labels, uncertainty), form.evidence)
-        found[name] = fitted if proven else found[CONSTANT]
-    return found
+        results[name] = fitted if proven else results[CONSTANT]
+    return results
 
 
 def judge_uncertainty(
     logits: Tensor, labels: Tensor, uncertainty: Tensor, validation: int, count: int
 ) -> dict[str, Judged]:
     """Fit every form on the same validation images, and score it on the same other images."""
-    found = {name: Judged(len(labels)) for name in (CONSTANT, *FORMS)}
+    results = {name: Judged(len(labels)) for name in (CONSTANT, *FORMS)}
     for chosen, others in folds(len(labels), validation, count):
         for name, fitted in fitted_forms(logits[chosen], labels[chosen], uncertainty[chosen]).items():
             nll = fitted.nll(logits[others], labels[others], uncertainty[others])
-            found[name].add(others, nll, temperature=round(math.exp(fitted.a), 3), slope=round(fitted.b, 4))
-    return found
+            results[name].add(others, nll, temperature=round(math.exp(fitted.a), 3), slope=round(fitted.b, 4))
+    return results
 
 
 def shifted_scores(
     forms: dict[str, UncertaintyfulTemperature], logits: Tensor, uncertainty: Tensor, labels: Tensor
 ) -> dict[str, dict[str, float]]:
     """Return NLL, calibration error, and how well confidence ranks errors, of every form."""
-    found: dict[str, dict[str, float]] = {"nll": {}, "ece": {}, "errors_auroc": {}}
+    results: dict[str, dict[str, float]] = {"nll": {}, "ece": {}, "errors_auroc": {}}
     wrong = logits.argmax(-1) != labels
     for name, form in forms.items():
         predictive = form.predictive(logits, uncertainty)
         sure = predictive.probs.amax(-1)
-        found["nll"][name] = round(float(nll(predictive, labels)), 5)
-        found["ece"][name] = round(float(ece(predictive, labels)), 5)
+        results["nll"][name] = round(float(nll(predictive, labels)), 5)
+        results["ece"][name] = round(float(ece(predictive, labels)), 5)
         if 0 < wrong.sum() < len(wrong):
-            found["errors_auroc"][name] = round(float(auroc(-sure[~wrong], -sure[wrong])), 5)
-    return found
+            results["errors_auroc"][name] = round(float(auroc(-sure[~wrong], -sure[wrong])), 5)
+    return results
 
 
 def outside_scores(
@@ -174,11 +174,12 @@ def outside_scores(
         forms: The temperatures.
         inside, outside: Logits and covariates, of images of both kinds.
     """
-    found = {
-        name: auroc(*(form.predictive(*each).entropy for each in (inside, outside))) for name, form in forms.items()
+    results = {
+        name: auroc(*(form.predictive(*moments).entropy for moments in (inside, outside)))
+        for name, form in forms.items()
     }
-    found["the samples' variance alone"] = auroc(inside[1], outside[1])
-    return {name: round(float(value), 5) for name, value in found.items()}
+    results["the samples' variance alone"] = auroc(inside[1], outside[1])
+    return {name: round(float(value), 5) for name, value in results.items()}
 
 
 def minimised(loss: Callable[[Tensor], Tensor], start: list[float]) -> list[float]:

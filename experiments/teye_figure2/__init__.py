@@ -39,18 +39,18 @@ def main(
     """
     where, chosen = fastest(device), PRESETS[preset]
     setup = Setup.from_preset(chosen, networks or out / "networks", where, workers)
-    found = measure(setup, out / "teye_figure2")
+    measurement = measure(setup, out / "teye_figure2")
     show_progress("")
-    told = claims(found)
-    print(showing.text(found, told))
+    told = claims(measurement)
+    print(showing.text(measurement, told))
     content = {
         "preset": asdict(chosen),
         "networks": setup.told,
-        "methods": without_frames(found),
+        "methods": without_frames(measurement),
         "claims": [asdict(claim) for claim in told],
     }
     write_numbers(out / "teye_figure2.json", content, where)
-    write_picture(out / "teye_figure2.png", showing.draw(found))
+    write_picture(out / "teye_figure2.png", showing.draw(measurement))
     for number, frame in enumerate(setup.shown):
         picture = showing.draw_frame(setup, frame, photos=photos)
         write_picture(out / f"teye_figure2_maps_{number}{'_photo' if photos else ''}.png", picture)

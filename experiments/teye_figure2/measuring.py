@@ -110,9 +110,9 @@ class Setup:
         members, told = [], []
         for name, plan in plans.items():
             show_progress(f"{name}: training, unless already trained")
-            network, known = trained_network(plan, networks, name, device)
+            network, facts = trained_network(plan, networks, name, device)
             members.append(network)
-            told.append({key: known[key] for key in ("mean IoU", "accuracy", "class accuracy", "nll", "seconds")})
+            told.append({key: facts[key] for key in ("mean IoU", "accuracy", "class accuracy", "nll", "seconds")})
         return cls(preset, members, told, next(iter(plans.values())), device)
 
     @cached_property
@@ -154,23 +154,23 @@ class Setup:
             return whole.at_layers([layer.name for layer in whole.layers[chosen]])
 
         point = partial(bn.deterministic, network, self.likelihood)
-        found: dict[str, Lazy] = {
+        results: dict[str, Lazy] = {
             SOFTMAX: point,
             TEMPERATURE: lambda: self._tempered(point()),
             DROPOUT: lambda: bn.MCDropout().fit(network, likelihood=self.likelihood),
         }
         for batch in (size, large):
-            found[published(FIRST, batch)] = partial(some, "batch", batch, slice(2))
-            found[published("all layers", batch)] = partial(mcbn, "batch", batch)
-            found[centred("all layers", batch)] = partial(mcbn, "running", batch)
-        found[centred("last 2 layers", size)] = partial(some, "running", size, slice(-2, None))
-        found |= {
+            results[published(FIRST, batch)] = partial(some, "batch", batch, slice(2))
+            results[published("all layers", batch)] = partial(mcbn, "batch", batch)
+            results[centred("all layers", batch)] = partial(mcbn, "running", batch)
+        results[centred("last 2 layers", size)] = partial(some, "running", size, slice(-2, None))
+        results |= {
             CENTRED_TEMPERATURE: lambda: self._tempered(mcbn("running", size)),
             STOCHASTIC: lambda: self._fitted(bn.StochasticBN(size, preset.states)),
             GAUSSIAN: lambda: self._fitted(bn.GaussianBN(size, preset.states, rank=preset.rank)),
             ENSEMBLE: lambda: ensemble(self.members, self.likelihood),
         }
-        return found
+        return results
 
     def _fitted(self, method: Any) -> Any:
         return method.fit(self.members[0], self.train, self.likelihood)
@@ -186,12 +186,12 @@ class Setup:
 
 def measure(setup: Setup, kept: Path) -> dict[str, dict[str, Any]]:
     """Return the scores of every method; each is stored in a file."""
-    found = {}
+    results = {}
     for number, (name, make) in enumerate(setup.methods().items()):
         show_progress(name)
         settings = {"preset": asdict(setup.preset), "method": name, "networks": setup.told}
-        found[name] = measured_once(kept / f"{number}.json", settings, partial(_scored, setup, make))
-    return found
+        results[name] = measured_once(kept / f"{number}.json", settings, partial(_scored, setup, make))
+    return results
 
 
 def _scored(setup: Setup, make: Lazy) -> dict[str, Any]:

@@ -57,13 +57,13 @@ class Claim:
     verdict: str
 
 
-def claims(found: dict[str, dict[str, Any]]) -> list[Claim]:
+def claims(result: dict[str, dict[str, Any]]) -> list[Claim]:
     """Return the paper's claims, followed by the questions that it leaves open."""
-    small, large = _sizes(found)
+    small, large = _sizes(result)
     paper = published(FIRST, small)
-    told = [_reasonable(found[paper]), _at_boundaries(found[paper]), _grows(found[paper])]
+    told = [_reasonable(result[paper]), _at_boundaries(result[paper]), _grows(result[paper])]
     told += [
-        _larger_batches(found, kind(layers, small), kind(layers, large))
+        _larger_batches(result, kind(layers, small), kind(layers, large))
         for kind, layers in ((published, FIRST), (published, "all layers"), (centred, "all layers"))
     ]
     ours = centred("all layers", small)
@@ -80,13 +80,13 @@ def claims(found: dict[str, dict[str, Any]]) -> list[Claim]:
         (ENSEMBLE, ours),
     ]
     for one, other in pairs:
-        told += [_asked_likelihood(found, one, other), _asked_errors(found, one, other)]
+        told += [_asked_likelihood(result, one, other), _asked_errors(result, one, other)]
     return told
 
 
-def _sizes(found: dict[str, Any]) -> tuple[int, int]:
+def _sizes(result: dict[str, Any]) -> tuple[int, int]:
     """Return the batch sizes of the fitted MCBN posteriors."""
-    sizes = [int(name.split(" = ")[1]) for name in found if name.startswith(published(FIRST, 0)[:-1])]
+    sizes = [int(name.split(" = ")[1]) for name in result if name.startswith(published(FIRST, 0)[:-1])]
     return sizes[0], sizes[1]
 
 
@@ -118,23 +118,23 @@ def _grows(scores: dict[str, Any]) -> Claim:
     return Claim("the more uncertainty, the more errors, tenth by tenth", seen, verdict)
 
 
-def _larger_batches(found: dict[str, Any], small: str, large: str) -> Claim:
-    mean, error = paired(_frames(found[large], EPISTEMIC), _frames(found[small], EPISTEMIC))
+def _larger_batches(result: dict[str, Any], small: str, large: str) -> Claim:
+    mean, error = paired(_frames(result[large], EPISTEMIC), _frames(result[small], EPISTEMIC))
     verdict = HOLDS if mean > ERRORS * error else PARTLY if mean > 0 else DOES_NOT
     words = f"maps are better with larger batches: {large} against {small.split(', ')[-1]}"
     return Claim(words, f"AUROC {_with_error(mean, error, '+')}", verdict)
 
 
-def _asked_likelihood(found: dict[str, Any], one: str, other: str) -> Claim:
-    mean, error = paired(found[other]["nll of frames"], found[one]["nll of frames"])
+def _asked_likelihood(result: dict[str, Any], one: str, other: str) -> Claim:
+    mean, error = paired(result[other]["nll of frames"], result[one]["nll of frames"])
     return Claim(
         f"likelihood: {one} against {other}", f"NLL lower by {_with_error(mean, error, '+')}", _told(mean, error)
     )
 
 
-def _asked_errors(found: dict[str, Any], one: str, other: str) -> Claim:
+def _asked_errors(result: dict[str, Any], one: str, other: str) -> Claim:
     """Compare errors found by entropy, which a softmax also has."""
-    mean, error = paired(_frames(found[one], ALL), _frames(found[other], ALL))
+    mean, error = paired(_frames(result[one], ALL), _frames(result[other], ALL))
     words = f"errors found by entropy: {one} against {other}"
     return Claim(words, f"AUROC {_with_error(mean, error, '+')}", _told(mean, error))
 

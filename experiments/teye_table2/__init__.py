@@ -74,12 +74,12 @@ def main(
         raise UsageError(f"--networks is missing. {needed_by} needs a folder with trained networks.")
     gathering = Gathering(kept or out / "teye_table2_outputs", show_progress)
     trained = trained_networks(networks, where)
-    found = list(measure(chosen, trained, peers, gathering, where, skip_given=skip_given))
+    result = list(measure(chosen, trained, peers, gathering, where, skip_given=skip_given))
     show_progress("")
-    for one in found:
+    for one in result:
         print(f"{showing.text(one)}\n")
-    write_numbers(out / "teye_table2.json", {"preset": asdict(chosen), "networks": found}, where)
-    for one in found:
+    write_numbers(out / "teye_table2.json", {"preset": asdict(chosen), "networks": result}, where)
+    for one in result:
         name = "teye_table2" if one["network"] == GIVEN else "teye_table2_trained"
         write_picture(out / f"{name}.png", showing.draw(one))
 

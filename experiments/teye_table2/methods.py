@@ -91,7 +91,7 @@ def predict_all(
     likelihood = bn.Categorical()
     point = bn.deterministic(network, likelihood)
     one = gathering.outputs(point, images.test, "point", lambda x: point.executable.point(x)[None], SOFTMAX)
-    found = [
+    results = [
         Predicted(SOFTMAX, one),
         Predicted(TEMPERATURE, tempered(one, images.labels)),
     ]
@@ -99,12 +99,12 @@ def predict_all(
         if table_only and name not in TABLE:
             continue
         posterior = method.fit(network, images.augmented if name == PUBLISHED else images.train, likelihood)
-        found.append(Predicted(name, drawn(gathering, posterior, images.test, samples, name)))
+        results.append(Predicted(name, drawn(gathering, posterior, images.test, samples, name)))
         if name == MCBN and not table_only:
-            found.append(Predicted(MCBN_TEMPERATURE, tempered(found[-1].outputs, images.labels), whole=True))
-            found += [_sigma_points(gathering, posterior, images, preset.rank), _delta(gathering, posterior, images)]
-            found += [_late(gathering, posterior, images, *late) for late in preset.late_samples]
-    return found
+            results.append(Predicted(MCBN_TEMPERATURE, tempered(results[-1].outputs, images.labels), whole=True))
+            results += [_sigma_points(gathering, posterior, images, preset.rank), _delta(gathering, posterior, images)]
+            results += [_late(gathering, posterior, images, *late) for late in preset.late_samples]
+    return results
 
 
 def drawn(gathering: Gathering, posterior: Posterior, x: Tensor, samples: int, name: str) -> Tensor:
@@ -116,15 +116,15 @@ def drawn(gathering: Gathering, posterior: Posterior, x: Tensor, samples: int, n
 def tempered(outputs: Tensor, labels: Tensor) -> Tensor:
     """Return outputs divided by the temperature that is best for the other half of the images."""
     likelihood, y = bn.Categorical(), labels.cpu()
-    found = torch.empty_like(outputs)
-    for own, other in halves(len(y)):
+    result = torch.empty_like(outputs)
+    for half, other in halves(len(y)):
 
         def loss(level: Tensor, other: Tensor = other) -> Tensor:
             return -likelihood.with_noise(level).predictive(outputs[:, other]).log_prob(y[other]).mean()
 
         between = likelihood.noise_range(outputs[:, other], y[other])
-        found[:, own] = outputs[:, own] / float(minimise_on_log_scale(loss, *between)[0])
-    return found
+        result[:, half] = outputs[:, half] / float(minimise_on_log_scale(loss, *between)[0])
+    return result
 
 
 def halves(count: int) -> list[tuple[Tensor, Tensor]]:
@@ -157,8 +157,8 @@ def _late(gathering: Gathering, posterior: BatchNormPosterior, images: Images, l
     name = f"last {layers} layers" if layers > 1 else "last layer"
     late, x, y = posterior.at_layers(layers), images.test, images.labels
     parts, places = [], []
-    for own, other in halves(len(y)):
-        mine, rest = own.to(y.device), other[:CHOOSING_IMAGES].to(y.device)
+    for half, other in halves(len(y)):
+        mine, rest = half.to(y.device), other[:CHOOSING_IMAGES].to(y.device)
 
         def chosen_size(rest: Tensor = rest) -> Tensor:
             chosen = calibrate(late, x[rest], y[rest], noise=False, samples=CHOOSING_DRAWS)
@@ -167,7 +167,7 @@ def _late(gathering: Gathering, posterior: BatchNormPosterior, images: Images, l
         how = f"effective batch size, {CHOOSING_DRAWS} samples"
         size = float(gathering.kept(late, x[rest], how, chosen_size, f"{name}: effective batch size"))
         parts.append(drawn(gathering, late.at_batch_size(size), x[mine], samples, name))
-        places.append(own)
+        places.append(half)
     outputs = torch.cat(parts, 1)[:, torch.cat(places).argsort()]
     cost = measured_passes(late, MonteCarlo(samples).predict, x)
     return Predicted(f"{name}, T = {samples}", outputs, cost / samples, whole=True)

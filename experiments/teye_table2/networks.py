@@ -44,21 +44,21 @@ class TrainedNetworks:
 
     def predict(self, images: Images, preset: Preset, gathering: Gathering) -> tuple[list[Predicted], list[str]]:
         """Return the predictions of these networks as an ensemble and with dropout, and messages about missing ones."""
-        likelihood, found, missing = bn.Categorical(), list[Predicted](), list[str]()
+        likelihood, result, missing = bn.Categorical(), list[Predicted](), list[str]()
         if self.dropped is None:
             missing.append("MC dropout: no network that was trained with dropout is there")
         else:
             dropout = bn.MCDropout().fit(self.dropped, images.train, likelihood)
             outputs = drawn(gathering, dropout, images.test, preset.other_samples, "MC dropout")
-            found.append(Predicted("MC dropout", outputs))
+            result.append(Predicted("MC dropout", outputs))
         members = len(self.members)
         if members < 2:
             missing.append(f"deep ensemble: it needs two trained networks, and the folder has {members}")
         else:
             name = f"deep ensemble of {members}"
             together = bn.ensemble(self.members, likelihood)
-            found.append(Predicted(name, drawn(gathering, together, images.test, members, name), whole=True))
-        return found, missing
+            result.append(Predicted(name, drawn(gathering, together, images.test, members, name), whole=True))
+        return result, missing
 
 
 def given_network() -> nn.Module:

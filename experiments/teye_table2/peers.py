@@ -47,7 +47,7 @@ def read_predictions(folder: Path, network: nn.Module, images: int) -> tuple[lis
         network: Files of other networks are left out.
         images: Files that lack some of this many first test images are left out.
     """
-    found, left_out = [], []
+    result, left_out = [], []
     for path in sorted(folder.glob(f"*{SUFFIX}")):
         tensors, told = read(path, FILE_FORMAT, argument="--peers", again="write it again")
         places = torch.full((int(tensors["images"].max()) + 1,), -1)
@@ -58,8 +58,8 @@ def read_predictions(folder: Path, network: nn.Module, images: int) -> tuple[lis
             left_out.append(f"{told['method']}: it has not predicted all of the first {images} test images")
         else:
             log_probs = tensors["probs"][places[:images]].clamp_min(torch.finfo(torch.float32).tiny).log()
-            found.append(Predicted(_with_version(**told), log_probs[None], told["passes"], whole=True))
-    return found, left_out
+            result.append(Predicted(_with_version(**told), log_probs[None], told["passes"], whole=True))
+    return result, left_out
 
 
 def _with_version(method: str, versions: dict[str, str], **_: Any) -> str:

@@ -79,8 +79,8 @@ class Scores:
 
     def score(self, method: str, samples: int | None = None) -> Score:
         """Return a method's score at a number of samples, or at its largest."""
-        found = [score for score in self.all if score.method == method and samples in (None, score.samples)]
-        return found[-1]
+        results = [score for score in self.all if score.method == method and samples in (None, score.samples)]
+        return results[-1]
 
     def as_json(self) -> list[dict[str, Any]]:
         """Return plain values, a row for each score."""

@@ -83,12 +83,14 @@ def cells(scores: Scores, method: str = PUBLISHED) -> list[Cell]:
     drawn = {score.samples: score for score in scores.all if score.method == method}
     theirs = paper_facts("teye2018", 2)
     baseline = _softmax(theirs).value
-    found = []
+    results = []
     for fact in theirs:
         samples = fact.settings.get("passes")
         if samples is None:
             verdict = HOLDS if _agrees_in_value(softmax, fact.value) else DOES_NOT
-            found.append(Cell(None, fact.value, -softmax.mean, softmax.standard_error, None, None, None, None, verdict))
+            results.append(
+                Cell(None, fact.value, -softmax.mean, softmax.standard_error, None, None, None, None, verdict)
+            )
         elif samples in drawn:
             score = drawn[int(samples)]
             gain, error = score.gain_over(softmax)
@@ -96,8 +98,8 @@ def cells(scores: Scores, method: str = PUBLISHED) -> list[Cell]:
             agreeing = _agrees_in_value(score, fact.value) + _agrees_in_gain(gain, error, their_gain)
             verdict = (DOES_NOT, PARTLY, HOLDS)[agreeing]
             values = (fact.value, -score.mean, score.standard_error)
-            found.append(Cell(int(samples), *values, their_gain, gain, error, score.spread, verdict))
-    return found
+            results.append(Cell(int(samples), *values, their_gain, gain, error, score.spread, verdict))
+    return results
 
 
 def claims(scores: Scores) -> list[Claim]:
@@ -109,17 +111,17 @@ def claims(scores: Scores) -> list[Claim]:
     softmax, tempered, centred = scores.score(SOFTMAX), scores.score(TEMPERATURE), scores.score(MCBN)
     one, most = scores.score(PUBLISHED, 1), scores.score(PUBLISHED)
     drawn = most.samples
-    found = [
+    results = [
         _better(f"{drawn} samples are better than one", most, one, by_samples[drawn] - by_samples[1]),
         _better(f"{drawn} samples are better than the softmax", most, softmax, by_samples[drawn] - baseline),
     ]
     if drawn > FEW:
         gain, error = most.gain_over(scores.score(PUBLISHED, FEW))
         verdict = HOLDS if gain <= DIFFERENCE else PARTLY if gain <= 2 * DIFFERENCE else DOES_NOT
-        found.append(
+        results.append(
             Claim(f"{FEW} samples are as good as {drawn}", by_samples[drawn] - by_samples[FEW], gain, error, verdict)
         )
-    found += [
+    results += [
         _asked(f"{drawn} samples against softmax with temperature", most, tempered),
         *(
             _asked(f"batches without augmentation, {plain.samples} samples, against softmax", plain, softmax)
@@ -129,7 +131,7 @@ def claims(scores: Scores) -> list[Claim]:
         _asked(f"our default, {centred.samples} samples, against {drawn} as published", centred, most),
         _asked(f"our default, {centred.samples} samples, against softmax with temperature", centred, tempered),
     ]
-    return found
+    return results
 
 
 def _agrees_in_value(score: Score, theirs: float) -> bool:

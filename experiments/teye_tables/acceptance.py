@@ -44,10 +44,10 @@ def verdicts(rows: Iterable[Mapping[str, Any]]) -> str:
 
 def _at_or_below(claim: str, cells: Sequence[Cell]) -> list[str]:
     """Return on which sets a claim holds: by the paper's standard errors, and by looser criteria."""
-    found = [cell for cell in cells if cell.ours is not None]
-    holds = [cell for cell in found if cell.within_two_errors]
-    looser = [cell for cell in found if cell not in holds and cell.verdict in ("same", "better")]
-    fails = [cell for cell in found if cell not in holds and cell not in looser]
+    result = [cell for cell in cells if cell.ours is not None]
+    holds = [cell for cell in result if cell.within_two_errors]
+    looser = [cell for cell in result if cell not in holds and cell.verdict in ("same", "better")]
+    fails = [cell for cell in result if cell not in holds and cell not in looser]
     lines = [f"- {claim}: {len(holds)} of {len(UCI_SETS)} sets{_names(holds)}"]
     if looser:
         lines.append(f"  only within our own standard error or the paper's rounding: {_pairs(looser)}")
@@ -70,9 +70,9 @@ def _significant(cells: Sequence[Cell]) -> list[str]:
     return lines
 
 
-def _signs(found: Sequence[tuple[str, float | None, float | None]]) -> str:
+def _signs(result: Sequence[tuple[str, float | None, float | None]]) -> str:
     """Return on how many sets a mean is significantly above 0, and where it is not."""
-    tested = [(name, mean, p) for name, mean, p in found if mean is not None and p is not None]
+    tested = [(name, mean, p) for name, mean, p in result if mean is not None and p is not None]
     if not tested:
         return "no results"
     above = [name for name, mean, p in tested if mean > 0 and p <= LEVEL]
@@ -92,7 +92,7 @@ def _size_by_crps(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
         best[place] = min(best.get(place, (math.inf, math.inf)), _rank(run))
     chosen = [run for run in runs if _rank(run) == best[run.dataset, run.split]]
     values = {name: scores(chosen, name, "MCBN", "normalised_crps") for name in UCI_SETS if chosen}
-    return [make_cell(name, SIZE_BY_CRPS, "normalised_crps", found, None) for name, found in values.items()]
+    return [make_cell(name, SIZE_BY_CRPS, "normalised_crps", result, None) for name, result in values.items()]
 
 
 def _rank(run: Run) -> tuple[float, float]:

@@ -109,23 +109,23 @@ def compare(table: int, rows: Iterable[Mapping[str, Any]]) -> list[Cell]:
     if table >= 8:
         return _sensitivity(table, [run for run in runs if run.method == "MCBN"])
     chosen = [run for run in main_runs(runs) if run.chosen]
-    own = any(name.endswith("_own") for run in chosen for name in run.scores)
-    known = RMSE_METHODS if table == 7 else PAPER_METHODS
+    by_pll = any(name.endswith("_own") for run in chosen for name in run.scores)
+    methods = RMSE_METHODS if table == 7 else PAPER_METHODS
     without = {6: (), 7: CONSTANT_METHODS}.get(table, POINT_METHODS + CONSTANT_METHODS)
-    others = [name for name in dict.fromkeys(run.method for run in chosen) if name not in (*known, *without)]
-    found = []
-    for method in (*known, *others):
+    others = [name for name in dict.fromkeys(run.method for run in chosen) if name not in (*methods, *without)]
+    results = []
+    for method in (*methods, *others):
         of_method = [run for run in chosen if run.method == method]
         for metric in METRICS[table]:
-            if metric.endswith("_own") and not own:
+            if metric.endswith("_own") and not by_pll:
                 continue
             cells = []
             for dataset in UCI_SETS:
                 values = scores(of_method, dataset, method, metric)
                 cells.append(make_cell(dataset, method, metric, values, paper_fact(table, dataset, method, metric)))
-            if method in known or any(cell.runs for cell in cells):
-                found += cells
-    return found
+            if method in methods or any(cell.runs for cell in cells):
+                results += cells
+    return results
 
 
 def paper_fact(table: int, dataset: str, method: str, metric: str) -> Fact | None:
@@ -199,8 +199,8 @@ def _summary(values: Sequence[float], test: bool) -> tuple[float | None, float |
         return math.nan, math.nan, math.nan if test else None
     if len(values) < 2:
         return statistics.fmean(values), None, None
-    found = significance(values)
-    return found.mean, found.standard_error, found.p_value if test else None
+    result = significance(values)
+    return result.mean, result.standard_error, result.p_value if test else None
 
 
 def _sensitivity(table: int, runs: Sequence[Run]) -> list[Cell]:
@@ -215,11 +215,11 @@ def _sensitivity(table: int, runs: Sequence[Run]) -> list[Cell]:
         runs = [run for run in runs if run.setting == FIXED_SIZE]
     facts = paper_facts(PAPER, table)
     levels = sorted({int(one.settings[over]) for one in facts})
-    found = []
+    results = []
     for dataset in UCI_SETS:
         for level in levels:
             of_level = [run for run in runs if level == (run.setting if over == "batch_size" else run.passes)]
             theirs = fact(PAPER, table, dataset, "MCBN", f"{metric}_percent", **{over: level})
             values = scores(of_level, dataset, "MCBN", metric)
-            found.append(make_cell(dataset, "MCBN", metric, values, theirs, f"{letter} = {level}"))
-    return found
+            results.append(make_cell(dataset, "MCBN", metric, values, theirs, f"{letter} = {level}"))
+    return results

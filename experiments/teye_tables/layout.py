@@ -126,24 +126,24 @@ def sections(table: int, cells: Sequence[Cell]) -> list[Section]:
     """Return the parts of a table: one for each of the paper's methods, and one for each score of the others."""
     if table >= 8:
         return [_over_settings(table, cells)]
-    known = list(dict.fromkeys(cell.method for cell in cells if cell.theirs is not None))
-    found = [_side_by_side(table, method, [cell for cell in cells if cell.method == method]) for method in known]
+    methods = list(dict.fromkeys(cell.method for cell in cells if cell.theirs is not None))
+    results = [_side_by_side(table, method, [cell for cell in cells if cell.method == method]) for method in methods]
     for metric in METRICS[table]:
-        others = [cell for cell in cells if cell.metric == metric and cell.method not in known]
+        others = [cell for cell in cells if cell.metric == metric and cell.method not in methods]
         if others:
-            found += _ours_alone(table, metric, others)
-    return found
+            results += _ours_alone(table, metric, others)
+    return results
 
 
 def counts(cells: Sequence[Cell]) -> list[str]:
     """Return how often ours is better, the same, worse, and how often within two of the paper's standard errors."""
-    found = []
+    result = []
     kinds = dict.fromkeys((cell.method, cell.metric) for cell in cells if cell.theirs is not None)
     for method, metric in kinds:
         those = [cell for cell in cells if (cell.method, cell.metric) == (method, metric) and cell.theirs is not None]
         judged = [cell for cell in those if cell.verdict != "-"]
         if not judged:
-            found.append(f"{method}, {NAMES[metric]}: no results of ours.")
+            result.append(f"{method}, {NAMES[metric]}: no results of ours.")
             continue
         tally = ", ".join(f"{word} {sum(c.verdict == word for c in judged)}" for word in ("better", "same", "worse"))
         missing = f", missing {len(those) - len(judged)}" if len(judged) < len(those) else ""
@@ -151,18 +151,18 @@ def counts(cells: Sequence[Cell]) -> list[str]:
         if judged[0].their_error is not None:
             side = "below the paper's plus" if metric in ("crps", "rmse") else "above the paper's minus"
             line += f"; at or {side} two of its standard errors on {sum(c.within_two_errors for c in those)}"
-        found.append(line + ".")
-    return found
+        result.append(line + ".")
+    return result
 
 
 def notes(table: int, cells: Sequence[Cell]) -> list[str]:
     """Return the notes that are needed to read a table."""
-    found = [VERDICTS]
+    results = [VERDICTS]
     if table in (1, 4, 5):
-        found.append(STARS)
+        results.append(STARS)
     if any(cell.metric.endswith("_own") for cell in cells):
-        found.append(OWN)
-    return [*found, *([ASSUMED] if table >= 8 else []), *NOTES.get(table, ())]
+        results.append(OWN)
+    return [*results, *([ASSUMED] if table >= 8 else []), *NOTES.get(table, ())]
 
 
 def ours_shown(cell: Cell, error: bool = True) -> str:
@@ -231,13 +231,13 @@ def _ours_alone(table: int, metric: str, cells: Sequence[Cell]) -> list[Section]
     methods = list(dict.fromkeys(cell.method for cell in cells))
     value = {(cell.method, cell.dataset): ours_shown(cell, error=table != 1) for cell in cells}
     shown = [name for name in UCI_SETS if any(cell.runs for cell in cells if cell.dataset == name)]
-    found: list[Section] = []
+    results: list[Section] = []
     for part in (shown[:4], shown[4:]):
         columns = ("", *(name + _room(metric) for name in part))
         rows = tuple((method, *(value[method, name] for name in part)) for method in methods)
         if part:
-            found.append(Section("" if found else f"Not in the paper, {NAMES[metric]}", columns, rows))
-    return found
+            results.append(Section("" if results else f"Not in the paper, {NAMES[metric]}", columns, rows))
+    return results
 
 
 def _over_settings(table: int, cells: Sequence[Cell]) -> Section:

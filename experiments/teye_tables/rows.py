@@ -131,26 +131,26 @@ def scores(runs: Iterable[Run], dataset: str, method: str, score: str) -> list[f
 
     NaN stays among the numbers, so that failed runs are visible, unless all are NaN.
     """
-    found: dict[tuple[int, int], float | None] = {}
+    results: dict[tuple[int, int], float | None] = {}
     for run in runs:
         if (run.dataset, run.method) != (dataset, method):
             continue
-        if (run.split, run.seed) in found:
+        if (run.split, run.seed) in results:
             raise BayesNormError(
                 f"rows: {method} on {dataset}, split {run.split}, seed {run.seed} occurs twice. Pass each run once."
             )
-        found[run.split, run.seed] = run.scores.get(score)
-    values = [value for _, value in sorted(found.items()) if value is not None]
+        results[run.split, run.seed] = run.scores.get(score)
+    values = [value for _, value in sorted(results.items()) if value is not None]
     return [] if all(map(math.isnan, values)) else values
 
 
 def _stored_rows(store: Store, experiment: str | None) -> list[dict[str, Any]]:
     # The benchmark stores the times of runs with their results.
-    known = [name for name in store.experiments() if not (name.startswith(EXPERIMENT) and name.endswith(RUNS))]
-    name = known[0] if experiment is None and len(known) == 1 else experiment
-    if name not in known:
+    names = [name for name in store.experiments() if not (name.startswith(EXPERIMENT) and name.endswith(RUNS))]
+    name = names[0] if experiment is None and len(names) == 1 else experiment
+    if name not in names:
         raise BayesNormError(
-            f"experiment must be one of {', '.join(map(repr, known)) or 'none'} in {store.path}, got {name!r}."
+            f"experiment must be one of {', '.join(map(repr, names)) or 'none'} in {store.path}, got {name!r}."
         )
     if str(name).startswith(EXPERIMENT):
         return benchmark_rows(store, str(name).removeprefix(EXPERIMENT))
@@ -165,7 +165,7 @@ def _run(row: Mapping[str, Any]) -> Run:
             f"rows: one has no {', '.join(missing)}, only {', '.join(row)}. Use rows that `{COMMAND}` writes."
         )
     chosen, passes = _number(row, "chosen"), _number(row, "passes")
-    found = {name: _number(row, name) for name in SCORES}
+    results = {name: _number(row, name) for name in SCORES}
     return Run(
         dataset=str(row["dataset"]),
         method=str(row["method"]),
@@ -175,7 +175,7 @@ def _run(row: Mapping[str, Any]) -> Run:
         chosen=chosen == 1,
         passes=None if passes is None else int(passes),
         cv_crps=_number(row, "cv_crps"),
-        scores={name: value for name, value in found.items() if value is not None},
+        scores={name: value for name, value in results.items() if value is not None},
     )
 
 

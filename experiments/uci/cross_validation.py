@@ -132,17 +132,17 @@ def cross_validate(trial: Trial) -> Validated:
             choose_block=choose_block,
         )
     chosen = {}
-    for name, kept in history.selected.items():
-        best = _best(kept.scores, kept.epochs, len(decays), len(trial.data.splits), preset.folds)
+    for name, states in history.selected.items():
+        best = _best(states.scores, states.epochs, len(decays), len(trial.data.splits), preset.folds)
         members = torch.cat([_members(decay, split, trial) for split, (decay, _) in enumerate(best)])
         chosen[name] = Chosen(
             cv_rmse=[rmse for _, rmse in best],
             weight_decay=[decays[decay] for decay, _ in best],
-            epochs=[int(kept.epochs[_members(decay, split, trial)[0]]) for split, (decay, _) in enumerate(best)],
-            stack=kept.stack.take(members),
+            epochs=[int(states.epochs[_members(decay, split, trial)[0]]) for split, (decay, _) in enumerate(best)],
+            stack=states.stack.take(members),
         )
-    own = trial.data.train_rows(folds)
-    return Validated(chosen, own, trial.data.held_rows(folds, own), history.network_steps, history.seconds)
+    fold_rows = trial.data.train_rows(folds)
+    return Validated(chosen, fold_rows, trial.data.held_rows(folds, fold_rows), history.network_steps, history.seconds)
 
 
 def rmse(f: Tensor, rows: StackedRows) -> Tensor:
@@ -156,12 +156,12 @@ def _best(
     """Return for each split the index of the weight decay with the lowest mean score of its folds."""
     by_epoch = {epoch: values.view(decays, splits, folds).mean(2) for epoch, values in scores}
     at = epochs.view(decays, splits, folds)[:, :, 0]
-    found = []
+    results = []
     for split in range(splits):
         reached = [float(by_epoch[int(at[decay, split])][decay, split]) for decay in range(decays)]
         least = min(range(decays), key=lambda decay: (math.isnan(reached[decay]), reached[decay]))
-        found.append((least, reached[least]))
-    return found
+        results.append((least, reached[least]))
+    return results
 
 
 def _members(decay: int, split: int, trial: Trial) -> Tensor:

@@ -65,22 +65,22 @@ class Data:
     @cached_property
     def whole(self) -> list[Fold]:
         """Return training and test rows of every split."""
-        found = []
+        results = []
         for split in self.splits:
             train, test = paper_split(len(self.table[0]), split)
-            found.append(Fold(split, torch.from_numpy(train), torch.from_numpy(test)))
-        return found
+            results.append(Fold(split, torch.from_numpy(train), torch.from_numpy(test)))
+        return results
 
     @cached_property
     def validated(self) -> list[Fold]:
         """Return the folds of the training rows: all of the first split, then those of the next."""
-        found = []
+        results = []
         for whole in self.whole:
             parts = [torch.from_numpy(part) for part in np.array_split(whole.train.numpy(), self.folds)]
             for fold, held in enumerate(parts):
                 rest = torch.cat(parts[:fold] + parts[fold + 1 :])
-                found.append(Fold(whole.split, rest, held))
-        return found
+                results.append(Fold(whole.split, rest, held))
+        return results
 
     def train_rows(self, folds: list[Fold]) -> StackedRows:
         """Return training rows of one network for each fold, standardised with their own moments."""

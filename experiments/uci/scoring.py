@@ -174,13 +174,13 @@ def scores(asked: Asked, noise: Noise) -> dict[str, Tensor]:
         "cv_crps": asked.each_network(noise.cv_crps),
     }
     if noise.pll is not None and noise.constant_pll is not None:
-        mixture, own = asked.predictive(by_crps), asked.predictive(asked.each_network(noise.pll))
+        mixture, separate = asked.predictive(by_crps), asked.predictive(asked.each_network(noise.pll))
         own_constant = 1 / asked.each_network(noise.constant_pll)
         values |= {
             "pll": for_each(metrics.pll, mixture, y),
             "normalised_pll": for_each(metrics.normalised_pll, mixture, y, constant),
-            "pll_own": for_each(metrics.pll, own, y),
-            "normalised_pll_own": for_each(metrics.normalised_pll, own, y, own_constant),
+            "pll_own": for_each(metrics.pll, separate, y),
+            "normalised_pll_own": for_each(metrics.normalised_pll, separate, y, own_constant),
         }
     return {name: value.cpu() for name, value in values.items()}
 

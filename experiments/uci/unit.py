@@ -166,8 +166,8 @@ class PaperRun:
         # Noise without other uncertainty: the precision with MCBN's samples would depend on the M to be found.
         precision = published.constant_crps.repeat_interleave(self.preset.folds)
         decays = torch.tensor([decay for decay in chosen.weight_decay for _ in range(self.preset.folds)])
-        found = elbos(drawn["MCBN"], folds.train, moments, decays, precision, self.preset.samples)
-        best = found.view(len(MULTIPLES), self.splits, -1).sum(2).argmax(0)
+        result = elbos(drawn["MCBN"], folds.train, moments, decays, precision, self.preset.samples)
+        best = result.view(len(MULTIPLES), self.splits, -1).sum(2).argmax(0)
         sizes = torch.tensor(MULTIPLES)[best] * self.trial.batch_size
         self._resized(BY_ELBO, chosen, folds, final, drawn["MCBN"], final_drawn["MCBN"], sizes)
         self._sweep(folds, final, drawn["MCBN"], final_drawn["MCBN"])
@@ -211,7 +211,7 @@ class PaperRun:
             size = multiple * self.trial.batch_size
             of_folds = folds.moments(posterior.at_batch_size(size), self.preset.samples)
             noise = Noise.chosen(of_folds, self.between, by_pll=False)
-            found = scores(final.moments(final_posterior.at_batch_size(size), self.preset.samples), noise)
+            result = scores(final.moments(final_posterior.at_batch_size(size), self.preset.samples), noise)
             self.curve.append(
                 {
                     "effective_batch_size": size,
@@ -219,7 +219,7 @@ class PaperRun:
                     **{
                         f"{name}_{part}": float(value)
                         for name in ("crps", "normalised_crps")
-                        for part, value in _summary(found[name]).items()
+                        for part, value in _summary(result[name]).items()
                     },
                 }
             )
@@ -234,8 +234,8 @@ class PaperRun:
         members = len(self.seeds)
         folds = [fold for fold in self.data.validated for _ in self.seeds]
         seeds = [seed for _ in self.data.validated for seed in self.seeds]
-        each = self.preset.folds * members
-        decays, epochs = (_repeated(values, each) for values in (chosen.weight_decay, chosen.epochs))
+        count = self.preset.folds * members
+        decays, epochs = (_repeated(values, count) for values in (chosen.weight_decay, chosen.epochs))
         stack, train, steps = retrain(self.trial, folds, seeds, decays, [int(e) for e in epochs])
         self.network_steps += steps
         held = self.data.held_rows(folds, train).to(stack.device, stack.dtype)
@@ -293,17 +293,17 @@ class PaperRun:
         sizes: list[float] | None = None,
         passes: int | None = None,
     ) -> None:
-        found = {name: value.tolist() for name, value in scores(asked, noise).items()}
-        each = asked.networks // self.splits
+        results = {name: value.tolist() for name, value in scores(asked, noise).items()}
+        count = asked.networks // self.splits
         for i in range(asked.networks):
-            split, seed = divmod(i, each)
+            split, seed = divmod(i, count)
             self.rows.append(
                 {
                     "split": self.data.splits[split],
-                    "seed": self.seeds[seed] if each == len(self.seeds) else 0,
+                    "seed": self.seeds[seed] if count == len(self.seeds) else 0,
                     "method": method,
                     "passes": passes,
-                    **{name: values[i] for name, values in found.items()},
+                    **{name: values[i] for name, values in results.items()},
                     "effective_batch_size": sizes[split] if sizes else None,
                     "weight_decay": chosen.weight_decay[split],
                     "epochs": chosen.epochs[split],

@@ -59,8 +59,8 @@ def run(preset: str, dataset: str, family: str, split: int, seed: int) -> dict[s
         _asked(posterior, x[rows], y[rows], chosen.weight_samples, seed) for rows in (fold.held, whole.held)
     )
     noise = Noise.chosen(of_fold, PRECISIONS[dataset])
-    found = {name: float(value[0]) for name, value in scores(of_test, noise).items()}
-    row = {"split": split, "seed": seed, "method": NAMES[family], **found, "epochs": epochs}
+    results = {name: float(value[0]) for name, value in scores(of_test, noise).items()}
+    row = {"split": split, "seed": seed, "method": NAMES[family], **results, "epochs": epochs}
     return {
         "rows": [row],
         "network_steps": epochs * (len(fold.train) // batch),

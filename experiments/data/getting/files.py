@@ -199,22 +199,22 @@ def require_checksum(path: Path, checksum: str | None, *, delete: bool) -> None:
         return
     kind, _, expected = checksum.partition(":")
     with path.open("rb") as file:
-        found = hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
-    if found != expected:
+        result = hashlib.file_digest(file, lambda: hashlib.new(kind, usedforsecurity=False)).hexdigest()
+    if result != expected:
         size = path.stat().st_size
         if delete:
             path.unlink()
         what = "It was deleted. Run the" if delete else f"Delete {path} and run the"
         raise FileFormatError(
-            f"{path.name.removesuffix('.part')} is not the expected file: it has {size:,} bytes and {kind} {found}, "
+            f"{path.name.removesuffix('.part')} is not the expected file: it has {size:,} bytes and {kind} {result}, "
             f"expected {expected}. {what} same command again to download it."
         )
 
 
 def _half(part: Path, done: int, total: int | None, why: Any) -> str:
     """Return the message about an incomplete download."""
-    of = "" if total is None else f" of {total:,}"
+    whole = "" if total is None else f" of {total:,}"
     return (
-        f"{part.name.removesuffix('.part')} is incomplete: {done:,}{of} bytes are in {part} ({why}). Run the same "
+        f"{part.name.removesuffix('.part')} is incomplete: {done:,}{whole} bytes are in {part} ({why}). Run the same "
         "command again to continue."
     )

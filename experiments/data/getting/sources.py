@@ -61,8 +61,8 @@ class Target:
 
 def _split(read: Callable[[list[Path]], Splits], paths: list[Path]) -> list[Pair]:
     """Return training and test images."""
-    found = read(paths)
-    return [found[split] for split in ("train", "test")]
+    content = read(paths)
+    return [content[split] for split in ("train", "test")]
 
 
 def _images(name: str, digests: tuple[str | None, str | None], *origins: Origin) -> Target:

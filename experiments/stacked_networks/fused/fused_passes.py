@@ -85,7 +85,7 @@ def moments(stack: Stack, states: State, x: Tensor) -> tuple[Tensor, Tensor] | N
         members = slice(start, min(start + at_once, len(stack)))
         thin, scales = _scales(stack, members, states)
         part = stack.take(torch.arange(members.start, members.stop)) if at_once < len(stack) else stack
-        own = shape.places(part.weights) if part is not stack else places
+        part_places = shape.places(part.weights) if part is not stack else places
         block = 64
         try:
             kernels.moments[((rows + block - 1) // block, members.stop - members.start)](
@@ -99,7 +99,7 @@ def moments(stack: Stack, states: State, x: Tensor) -> tuple[Tensor, Tensor] | N
                 width=shape.width,
                 rows=rows,
                 samples=samples,
-                **{name: own[name] for name in ("at_w1", "at_w2", "at_w3", "at_b3")},
+                **{name: part_places[name] for name in ("at_w1", "at_w2", "at_w3", "at_b3")},
                 D=shape.D,
                 H=shape.H,
                 R=block,
