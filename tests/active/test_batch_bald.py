@@ -32,10 +32,10 @@ def greedy_by_brute_force(predictive, count):
 
 def test_three_rows_of_three_classes_are_exact(make_classes):
     predictive = make_classes(5, 3, 3)
-    found = active.batch_bald(predictive, 3)
+    choice = active.batch_bald(predictive, 3)
     for size in (1, 2, 3):
-        exact = joint_information(predictive, found.rows[:size].tolist())
-        assert float(found.gains[:size].sum()) == pytest.approx(exact, rel=1e-10)
+        exact = joint_information(predictive, choice.rows[:size].tolist())
+        assert float(choice.gains[:size].sum()) == pytest.approx(exact, rel=1e-10)
 
 
 @pytest.mark.parametrize("seed", range(2))
@@ -46,10 +46,10 @@ def test_greedy_choices_are_those_of_brute_force(make_classes, seed):
 
 def test_one_row_is_bald(make_classes):
     predictive = make_classes(7, 40, 4)
-    found = active.batch_bald(predictive, 1)
+    choice = active.batch_bald(predictive, 1)
     best = active.bald(predictive).max(0)
-    assert found.rows.tolist() == [int(best.indices)]
-    assert float(found.gains[0]) == pytest.approx(float(best.values), rel=1e-12)
+    assert choice.rows.tolist() == [int(best.indices)]
+    assert float(choice.gains[0]) == pytest.approx(float(best.values), rel=1e-12)
 
 
 def test_memory_bounds_and_laziness_change_nothing(make_classes, monkeypatch):
@@ -75,10 +75,10 @@ def test_a_copy_of_a_row_is_not_taken_for_new():
 
 def test_certain_rows_add_nothing_and_no_row_comes_twice():
     probs = torch.tensor([[[1.0, 0.0]] * 4 + [[0.9, 0.1]], [[1.0, 0.0]] * 4 + [[0.1, 0.9]]], dtype=torch.float64)
-    found = active.batch_bald(ClassificationPredictive(probs.log()), 5)
-    assert found.rows[0] == 4
-    assert sorted(found.rows.tolist()) == list(range(5))
-    assert found.gains[1:].tolist() == pytest.approx([0] * 4, abs=1e-12)
+    choice = active.batch_bald(ClassificationPredictive(probs.log()), 5)
+    assert choice.rows[0] == 4
+    assert sorted(choice.rows.tolist()) == list(range(5))
+    assert choice.gains[1:].tolist() == pytest.approx([0] * 4, abs=1e-12)
 
 
 def test_drawn_configurations_agree_with_exact_ones(make_classes):
@@ -97,8 +97,8 @@ def test_drawn_configurations_agree_with_exact_ones(make_classes):
 def test_single_precision_is_enough(make_classes):
     predictive = make_classes(32, 200, 10)
     single = ClassificationPredictive(predictive.log_probs.float(), predictive.weights.float())
-    exact, found = (active.batch_bald(p, 4) for p in (predictive, single))
-    assert torch.allclose(found.gains, exact.gains, atol=1e-5)
+    exact, result = (active.batch_bald(p, 4) for p in (predictive, single))
+    assert torch.allclose(result.gains, exact.gains, atol=1e-5)
 
 
 @settings(max_examples=40)
@@ -129,6 +129,6 @@ def test_autocast_changes_nothing(make_classes):
     predictive = ClassificationPredictive(exact.log_probs.float(), exact.weights.float())
     expected = active.batch_bald(predictive, 6)
     with torch.autocast("cpu", torch.bfloat16):
-        found = active.batch_bald(predictive, 6)
-    assert torch.equal(found.rows, expected.rows)
-    assert torch.equal(found.gains, expected.gains)
+        choice = active.batch_bald(predictive, 6)
+    assert torch.equal(choice.rows, expected.rows)
+    assert torch.equal(choice.gains, expected.gains)

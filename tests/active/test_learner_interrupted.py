@@ -17,13 +17,13 @@ from .far_rows import POOL, Broken, Far, learner, truth
 @pytest.mark.parametrize("kind", ["generator", "row by row", "batch"])
 def test_an_oracle_that_raises_half_way_loses_nothing(tmp_path, kind):
     path = tmp_path / "labels.safetensors"
-    given = []
+    answered = []
 
     def label(row):
-        if len(given) == 6:
-            given.append(None)  # fails once
+        if len(answered) == 6:
+            answered.append(None)  # fails once
             raise Broken("lunch")
-        given.append(row)
+        answered.append(row)
         return math.sin(3 * float(POOL[row]))
 
     def batch(rows, x):
@@ -38,11 +38,11 @@ def test_an_oracle_that_raises_half_way_loses_nothing(tmp_path, kind):
     broken = learner(oracle, **options)
     with pytest.raises(Broken) as caught:
         broken.run()
-    kept = 4 if kind == "batch" else 6
-    assert len(broken.rows) == kept, "a batch that raised gave no labels; single ones did"
+    count = 4 if kind == "batch" else 6
+    assert len(broken.rows) == count, "a batch that raised gave no labels; single ones did"
     (note,) = caught.value.__notes__
     assert re.search(
-        rf"round 2.*{kept} labels are saved in .*labels\.safetensors\. {8 - kept} chosen examples have no label", note
+        rf"round 2.*{count} labels are saved in .*labels\.safetensors\. {8 - count} chosen examples have no label", note
     )
 
     asked = []
@@ -54,7 +54,7 @@ def test_an_oracle_that_raises_half_way_loses_nothing(tmp_path, kind):
     resumed = learner(watched, **options)
     assert torch.equal(resumed.labels, broken.labels)
     resumed.run()
-    assert len(asked) == 12 - kept, "nothing is asked twice"
+    assert len(asked) == 12 - count, "nothing is asked twice"
     uninterrupted = learner()
     uninterrupted.run()
     assert resumed.rows.tolist() == uninterrupted.rows.tolist()

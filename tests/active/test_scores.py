@@ -73,9 +73,9 @@ def test_mutual_information_is_between_0_and_entropy(seed, samples, classes, sha
     generator = torch.Generator().manual_seed(seed)
     logits = sharpness * torch.randn(samples, 4, classes, generator=generator)
     predictive = ClassificationPredictive(logits.log_softmax(2))
-    found = active.bald(predictive)
-    assert bool((found >= 0).all())
-    assert bool((found <= active.entropy(predictive) + 1e-5).all())
+    scores = active.bald(predictive)
+    assert bool((scores >= 0).all())
+    assert bool((scores <= active.entropy(predictive) + 1e-5).all())
 
 
 def test_wrong_predictives_are_refused(make_classes):
@@ -140,8 +140,8 @@ def test_several_tasks_are_scored_one_at_a_time(two_tasks, score):
 
 
 def test_rows_of_several_tasks_are_chosen_by_one_of_them(two_tasks):
-    found = active.choose(lambda predictive: active.bald(predictive["label"]), two_tasks, 4)
-    assert found.tolist() == active.choose(active.bald, two_tasks["label"], 4).tolist()
+    choice = active.choose(lambda predictive: active.bald(predictive["label"]), two_tasks, 4)
+    assert choice.tolist() == active.choose(active.bald, two_tasks["label"], 4).tolist()
     assert active.choose(active.Random(), two_tasks, 10).sort().values.tolist() == list(range(10))
     with pytest.raises(bn.BayesNormError, match=r"count must be .* 10, the number of candidates, got 11"):
         active.choose(active.Random(), two_tasks, 11)

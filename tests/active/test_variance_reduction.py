@@ -33,10 +33,10 @@ def conditioned(predictive, rows, wanted):
     """Mean variance of the wanted rows' outputs once `rows` are labelled: the Gaussian's conditional covariance."""
     outputs = predictive.loc.shape[2]
     whole, noise = covariance(predictive), predictive.aleatoric.flatten()
-    known = [row * outputs + k for row in rows for k in range(outputs)]
+    columns = [row * outputs + k for row in rows for k in range(outputs)]
     asked = [row * outputs + k for row in wanted for k in range(outputs)]
-    between = whole[asked][:, known]
-    inner = whole[known][:, known] + torch.diag(noise[known])
+    between = whole[asked][:, columns]
+    inner = whole[columns][:, columns] + torch.diag(noise[columns])
     return float((whole[asked][:, asked] - between @ torch.linalg.inv(inner) @ between.T).diagonal().mean())
 
 
@@ -69,9 +69,9 @@ def test_against_direct_conditioning(outputs, samples):
     before = conditioned(both, [], [6, 7, 8])
     expected = [before - conditioned(both, [row], [6, 7, 8]) for row in range(6)]
     assert active.variance_reduction(pool, reference).tolist() == pytest.approx(expected, rel=1e-9)
-    found = active.greedy_variance_reduction(pool, 3, reference)
+    choice = active.greedy_variance_reduction(pool, 3, reference)
     rows: list[int] = []
-    for row, gain in zip(found.rows.tolist(), found.gains.tolist(), strict=True):
+    for row, gain in zip(choice.rows.tolist(), choice.gains.tolist(), strict=True):
         by_hand = {other: conditioned(both, [*rows, other], [6, 7, 8]) for other in range(6) if other not in rows}
         assert row == min(by_hand, key=by_hand.get)
         assert gain == pytest.approx(conditioned(both, rows, [6, 7, 8]) - by_hand[row], rel=1e-7)
@@ -106,9 +106,9 @@ def test_blocks_change_nothing(monkeypatch):
 def test_without_noise_and_without_uncertainty():
     loc = torch.tensor([[[0.0], [1.0]], [[2.0], [1.0]]])
     pool = RegressionPredictive(loc, torch.tensor(0.0))
-    found = active.greedy_variance_reduction(pool, 2)
-    assert found.rows.tolist() == [0, 1]
-    assert found.gains.tolist() == pytest.approx([0.5, 0])
+    choice = active.greedy_variance_reduction(pool, 2)
+    assert choice.rows.tolist() == [0, 1]
+    assert choice.gains.tolist() == pytest.approx([0.5, 0])
 
 
 def test_what_it_refuses(make_classes):
