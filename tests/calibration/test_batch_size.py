@@ -31,8 +31,8 @@ def test_both_terms_by_hand(task, snapshot):
     assert snapshot(task.model) == before
     row = choice.rows[1]
     f = bn.MonteCarlo(16).outputs(posterior, task.x)
-    each = torch.stack([task.likelihood.predictive(draw[None]).log_prob(task.y) for draw in f])
-    fit = each.flatten(2).sum(2).mean(0).sum() if each.dim() > 2 else each.mean(0).sum()
+    log_probs = torch.stack([task.likelihood.predictive(draw[None]).log_prob(task.y) for draw in f])
+    fit = log_probs.flatten(2).sum(2).mean(0).sum() if log_probs.dim() > 2 else log_probs.mean(0).sum()
     assert row.batch_size == 8
     assert row.log_likelihood == pytest.approx(fit.item(), rel=1e-9)
     precision = getattr(task.likelihood, "precision", 1.0)
@@ -97,9 +97,11 @@ def test_bad_data(regression):
 
 
 def test_a_source_that_is_no_batch_norm_posterior(regression):
-    for given in (bn.deterministic(regression.model, regression.likelihood), 3, None):
-        with pytest.raises(bn.BayesNormError, match=rf"source must be a posterior over.* got {type(given).__name__}"):
-            choose(given, regression)
+    for posterior in (bn.deterministic(regression.model, regression.likelihood), 3, None):
+        with pytest.raises(
+            bn.BayesNormError, match=rf"source must be a posterior over.* got {type(posterior).__name__}"
+        ):
+            choose(posterior, regression)
 
 
 def test_a_callable_is_asked_for_whole_sizes(regression):
@@ -113,9 +115,9 @@ def test_arrays_frames_and_lists(regression):
     expected = choose(posterior, regression, batch_sizes=(4, 8)).rows
     frames = pd.DataFrame(regression.x.numpy(), index=range(len(y), 0, -1)), pd.DataFrame(y.numpy())
     for data in ((regression.x.numpy(), y.numpy()), frames, [regression.x.tolist(), y.tolist()]):
-        found = bn.select_batch_size(posterior, data, batch_sizes=(4, 8), samples=16, validation=data).rows
-        assert [row.elbo for row in found] == pytest.approx([row.elbo for row in expected], rel=1e-6)
-        assert found[0].validation is not None
+        result = bn.select_batch_size(posterior, data, batch_sizes=(4, 8), samples=16, validation=data).rows
+        assert [row.elbo for row in result] == pytest.approx([row.elbo for row in expected], rel=1e-6)
+        assert result[0].validation is not None
     for targets in (iter(y), dict(enumerate(y)), 3.0):
         with pytest.raises(bn.BayesNormError, match=r"^(y|data)"):
             bn.select_batch_size(posterior, (regression.x, targets), batch_sizes=(4, 8))
@@ -129,8 +131,8 @@ def test_several_tasks_have_a_bound_and_no_common_uncertainty():
     posterior = bn.MCBN(8, states=16).fit(paper_mlp(3, 4, (6,), eps=1e-5), x, likelihood)
     choice = bn.select_batch_size(posterior, (x, y), batch_sizes=(4, 8), samples=16, validation=(x, y))
     f = bn.MonteCarlo(16).outputs(posterior, x)
-    each = torch.stack([likelihood.predictive(draw[None]).log_prob(y) for draw in f])
-    assert choice.rows[1].log_likelihood == pytest.approx(float(each.sum(2).mean(0).sum()), rel=1e-5)
+    log_probs = torch.stack([likelihood.predictive(draw[None]).log_prob(y) for draw in f])
+    assert choice.rows[1].log_likelihood == pytest.approx(float(log_probs.sum(2).mean(0).sum()), rel=1e-5)
     assert math.isnan(choice.rows[1].uncertainty)
     assert "nan" in str(choice)
 
@@ -147,8 +149,8 @@ def test_a_network_that_is_retrained_in_place_has_new_moments(regression):
         return posterior
 
     expected, prior = [], GaussianPrior(0.0, None, 0.0, 1.0)
-    found = choose(retrained, regression, batch_sizes=(8, 16, 32), prior=prior)
-    assert [row.kl for row in found.rows] == pytest.approx(expected, rel=1e-6)
+    choice = choose(retrained, regression, batch_sizes=(8, 16, 32), prior=prior)
+    assert [row.kl for row in choice.rows] == pytest.approx(expected, rel=1e-6)
 
 
 @pytest.mark.parametrize(

@@ -51,25 +51,25 @@ def test_never_worse_on_the_same_data(make_task, name, seed):
         options = {"score": score, "samples": 12, "seed": seed}
         before = mean_score(start, task.new_x, task.new_y, **options)
         for flags in ({}, {"batch_size": False}, {"noise": False}, {"batch_size": False, "noise": False}):
-            found = bn.calibrate(start, task.new_x, task.new_y, **options, **flags)
-            assert mean_score(found, task.new_x, task.new_y, **options) <= before
+            calibrated = bn.calibrate(start, task.new_x, task.new_y, **options, **flags)
+            assert mean_score(calibrated, task.new_x, task.new_y, **options) <= before
 
 
 def test_the_best_log_density_is_at_the_mean_squared_error():
     """Without epistemic uncertainty the density of N(f, s^2) is highest at s^2 = mse, in closed form."""
     posterior, x = sure(regressor()), noise(N, 3, seed=1)
     y = posterior.executable.point(x) + 0.3 * noise(N, 1, seed=2)
-    found = calibrated_noise(posterior, x, y, score="pll").item()
+    value = calibrated_noise(posterior, x, y, score="pll").item()
     mse = (y - posterior.executable.point(x)).square().mean().item()
-    assert found == pytest.approx(mse, rel=1e-6)
+    assert value == pytest.approx(mse, rel=1e-6)
     # The mean of N squares of normal numbers has relative standard error sqrt(2 / N).
-    assert abs(found / 0.09 - 1) < SIGMAS * math.sqrt(2 / N)
+    assert abs(value / 0.09 - 1) < SIGMAS * math.sqrt(2 / N)
 
 
 def test_the_best_crps_is_scipys_and_near_the_truth():
     posterior, x = sure(regressor()), noise(N, 3, seed=1)
     y = posterior.executable.point(x) + 0.3 * noise(N, 1, seed=2)
-    found = calibrated_noise(posterior, x, y).item()
+    value = calibrated_noise(posterior, x, y).item()
     f = bn.MonteCarlo(64).outputs(posterior, x)
     exact = minimize_scalar(
         lambda u: bn.Gaussian(math.exp(-u)).predictive(f).crps(y).mean().item(),
@@ -77,11 +77,11 @@ def test_the_best_crps_is_scipys_and_near_the_truth():
         method="bounded",
         options={"xatol": 1e-9},
     )
-    assert math.log(found) == pytest.approx(exact.x, abs=1e-4)
+    assert math.log(value) == pytest.approx(exact.x, abs=1e-4)
     # d CRPS / d sigma = 2 phi(z) - 1/sqrt(pi), with mean square (2/sqrt(3) - 1)/pi = .0493 and mean slope
     # 1/(2 sqrt(pi)) = .2821 at the truth, so sigma has relative variance .0493 / .2821^2 / N = .619 / N, and sigma^2
     # four times that.
-    assert abs(found / 0.09 - 1) < SIGMAS * math.sqrt(4 * 0.619 / N)
+    assert abs(value / 0.09 - 1) < SIGMAS * math.sqrt(4 * 0.619 / N)
 
 
 @pytest.mark.parametrize("score", ["crps", "pll"])
@@ -89,11 +89,11 @@ def test_every_output_has_a_precision_of_its_own(score):
     posterior, x = sure(regressor(3)), noise(N, 3, seed=1)
     truth = torch.tensor([0.1, 1.0, 5.0], dtype=torch.float64)
     y = posterior.executable.point(x) + truth * noise(N, 3, seed=2)
-    found = calibrated_noise(posterior, x, y, score=score)
-    assert found.shape == (3,)
-    assert ((found / truth.square() - 1).abs() < SIGMAS * math.sqrt(4 * 0.619 / N)).all()
+    result = calibrated_noise(posterior, x, y, score=score)
+    assert result.shape == (3,)
+    assert ((result / truth.square() - 1).abs() < SIGMAS * math.sqrt(4 * 0.619 / N)).all()
     one_by_one = [calibrated_noise(_only(posterior, k), x, y[:, k : k + 1], score=score).item() for k in range(3)]
-    torch.testing.assert_close(found, torch.tensor(one_by_one, dtype=torch.float64), rtol=1e-4, atol=0)
+    torch.testing.assert_close(result, torch.tensor(one_by_one, dtype=torch.float64), rtol=1e-4, atol=0)
 
 
 def test_missing_targets_do_not_count_where_every_output_has_a_precision():
@@ -105,8 +105,8 @@ def test_missing_targets_do_not_count_where_every_output_has_a_precision():
     y[::3, 1] = math.nan
     start = posterior.with_likelihood(bn.Gaussian((5000.0, 5000.0), missing=True))
     mse = (y - posterior.executable.point(x)).square().nanmean(0)
-    found = calibrated_noise(start, x, y, score="pll")
-    torch.testing.assert_close(found, mse, rtol=1e-4, atol=0)
+    result = calibrated_noise(start, x, y, score="pll")
+    torch.testing.assert_close(result, mse, rtol=1e-4, atol=0)
     assert mean_score(start, x, y, "pll") < 0
 
 
@@ -121,10 +121,10 @@ def test_channels_of_maps_keep_precisions_of_their_own(score, axis):
     f = posterior.executable.point(x)
     y = f + spread * noise(*f.shape, seed=2)
     assert calibrated_noise(posterior, x, y, score=score).shape == ()
-    own = posterior.with_likelihood(bn.Gaussian((1.0, 1.0), axis=axis))
-    found = calibrated_noise(own, x, y, score=score)
-    assert found.shape == (2,)
-    assert ((found / truth.square() - 1).abs() < SIGMAS * math.sqrt(4 * 0.619 / 2000)).all()
+    start = posterior.with_likelihood(bn.Gaussian((1.0, 1.0), axis=axis))
+    result = calibrated_noise(start, x, y, score=score)
+    assert result.shape == (2,)
+    assert ((result / truth.square() - 1).abs() < SIGMAS * math.sqrt(4 * 0.619 / 2000)).all()
 
 
 def _only(posterior, k):
@@ -140,7 +140,7 @@ def _only(posterior, k):
 def test_the_temperature_is_scipys(classification):
     posterior = bn.MCBN(batch_size=8, states=24).fit(classification.model, classification.x, bn.Categorical())
     x, y = classification.x, classification.y
-    found = bn.calibrate(posterior, x, y, batch_size=False, samples=24).likelihood.temperature
+    result = bn.calibrate(posterior, x, y, batch_size=False, samples=24).likelihood.temperature
     f = bn.MonteCarlo(24).outputs(posterior, x)
     exact = minimize_scalar(
         lambda u: -bn.Categorical(math.exp(u)).predictive(f.double()).log_prob(y).mean().item(),
@@ -149,8 +149,8 @@ def test_the_temperature_is_scipys(classification):
         options={"xatol": 1e-9},
     )
     # The score is in single precision, 1e-7 relative, so that near its flat minimum the place is known to about 3e-4.
-    assert math.log(found) == pytest.approx(exact.x, abs=3e-3)
-    assert abs(math.log(found)) > 0.05, "there was something to find"
+    assert math.log(result) == pytest.approx(exact.x, abs=3e-3)
+    assert abs(math.log(result)) > 0.05, "there was something to find"
 
 
 @pytest.mark.parametrize("truth", [4, 64])
@@ -162,10 +162,10 @@ def test_the_batch_size_is_found_where_the_truth_is_known(truth):
     f = torch.cat([bn.MonteCarlo(64).outputs(true, x[k : k + 64], seed=k) for k in range(0, n, 64)], 1)
     row = torch.arange(n)
     y = f[row % 64, row]
-    found = bn.calibrate(posterior, x, y, noise=False).batch_size
+    result = bn.calibrate(posterior, x, y, noise=False).batch_size
     # The variance scales as 1 / M', and its relative standard error from n targets is about sqrt(2 / n) = 5 %: less
     # than the search's last step of sqrt(2). Neighbouring steps are as good as the right one where it lies between two.
-    assert abs(math.log2(found / truth)) <= 0.5 + 1e-9
+    assert abs(math.log2(result / truth)) <= 0.5 + 1e-9
 
 
 def test_noise_and_batch_size_can_be_left_alone():
@@ -207,9 +207,9 @@ def test_folds_are_one_validation_set(score):
     folds = [fold(posterior, seed, rows) for seed, rows in enumerate((200, 300, 250))]
     x, y = torch.cat([f[1] for f in folds]), torch.cat([f[2] for f in folds])
     together = bn.calibrate(posterior, x, y, score=score, batch_size=False)
-    found = bn.calibrate(posterior, folds=folds, score=score, batch_size=False)
+    calibrated = bn.calibrate(posterior, folds=folds, score=score, batch_size=False)
     # The searches begin at other ends, and each stops within 1e-4 of the best.
-    assert found.likelihood.precision == pytest.approx(together.likelihood.precision, rel=1e-4)
+    assert calibrated.likelihood.precision == pytest.approx(together.likelihood.precision, rel=1e-4)
 
 
 def test_folds_choose_the_batch_size_of_another_posterior():
@@ -222,16 +222,19 @@ def test_folds_choose_the_batch_size_of_another_posterior():
         rows = torch.arange(200)
         drawn = bn.MonteCarlo(200).outputs(wide, x, seed=40 + seed)[rows, rows]  # each target another batch of two
         folds.append((posterior, x, drawn + 0.01 * noise(200, 1, seed=seed + 9)))
-    found = bn.calibrate(final, folds=folds)
-    assert found.model is final.model
-    assert found.batch_size < 16
-    each = [mean_score(p.at_batch_size(found.batch_size).with_likelihood(found.likelihood), x, y) for p, x, y in folds]
+    calibrated = bn.calibrate(final, folds=folds)
+    assert calibrated.model is final.model
+    assert calibrated.batch_size < 16
+    scores = [
+        mean_score(p.at_batch_size(calibrated.batch_size).with_likelihood(calibrated.likelihood), x, y)
+        for p, x, y in folds
+    ]
     start = [mean_score(p.at_batch_size(final.batch_size).with_likelihood(final.likelihood), x, y) for p, x, y in folds]
-    assert sum(each) <= sum(start)
+    assert sum(scores) <= sum(start)
 
 
 def test_bad_validation_data():
-    for given, message in (
+    for argument, message in (
         ({}, "calibrate needs validation data exactly once"),
         ({"x": torch.zeros(3, 3)}, "x has no targets .* Pass y"),
         ({"x": torch.zeros(3, 3), "y": torch.zeros(3), "folds": [1]}, "calibrate needs validation data exactly once"),
@@ -240,16 +243,16 @@ def test_bad_validation_data():
         ({"folds": [(torch.zeros(3, 3), torch.zeros(3))]}, r"folds\[0\] must be \(posterior, x, y\), got tuple"),
     ):
         with pytest.raises(bn.BayesNormError, match=message):
-            bn.calibrate(regressor(), **given)
+            bn.calibrate(regressor(), **argument)
 
 
 def test_another_kind_of_posterior_is_refused():
     posterior, x, y = fold(regressor(), 0)
-    for given in (posterior.model, None):
+    for argument in (posterior.model, None):
         with pytest.raises(
-            bn.BayesNormError, match=rf"posterior must be .*deterministic\(model.* got {type(given).__name__}"
+            bn.BayesNormError, match=rf"posterior must be .*deterministic\(model.* got {type(argument).__name__}"
         ):
-            bn.calibrate(given, x, y)
+            bn.calibrate(argument, x, y)
     point = bn.deterministic(posterior.model, bn.Gaussian())
     with pytest.raises(bn.BayesNormError, match="another kind of posterior"):
         bn.calibrate(posterior, folds=[(point, x, y)])

@@ -43,8 +43,8 @@ def test_never_loses_to_temperature_alone(posterior):
         y = labels(point.executable.point(x) / 2, seed=seed)
         reference = mean_score(bn.calibrate(point, x, y), new_x, new_y, samples=1)
         for name, options in (("guarded", {}), ("by score", {"evidence": 0})):
-            found = bn.calibrate(posterior, x, y, batch_size=True, samples=16, refinements=4, **options)
-            lost[name].append(mean_score(found, new_x, new_y, samples=16) - reference)
+            calibrated = bn.calibrate(posterior, x, y, batch_size=True, samples=16, refinements=4, **options)
+            lost[name].append(mean_score(calibrated, new_x, new_y, samples=16) - reference)
     assert sum(lost["guarded"]) / 4 < 5e-4, "M' = 4096 is nearly the network without uncertainty"
     assert sum(lost["by score"]) / 4 > 5e-4, "so there was something to guard against"
 
@@ -55,11 +55,13 @@ def test_the_default_keeps_the_samples_and_warns_if_a_temperature_alone_is_bette
     y = labels(posterior.executable.point(x) / 2, seed=30)
     alone = bn.calibrate(bn.deterministic(posterior.model, bn.Categorical()), x, y)
     with pytest.warns(bn.BayesNormWarning, match="Temperature scaling alone scores better on these 2,000") as seen:
-        found = bn.calibrate(posterior.at_batch_size(2), x, y)
-    assert found.batch_size == 2
-    assert found.predict(x).mutual_information.mean() > 0.02
+        calibrated = bn.calibrate(posterior.at_batch_size(2), x, y)
+    assert calibrated.batch_size == 2
+    assert calibrated.predict(x).mutual_information.mean() > 0.02
     assert f"its NLL is {mean_score(alone, x, y, samples=1):.4f}" in str(seen[0].message)
-    assert f"with samples it is {mean_score(found, x, y, samples=found.default_samples):.4f}" in str(seen[0].message)
+    assert f"with samples it is {mean_score(calibrated, x, y, samples=calibrated.default_samples):.4f}" in str(
+        seen[0].message
+    )
     assert seen[0].filename == __file__
 
 
@@ -68,9 +70,9 @@ def test_the_default_does_not_warn_if_samples_help(posterior):
     true, x = posterior.at_batch_size(2), noise(640, 3, seed=31)
     f = torch.cat([bn.MonteCarlo(64).outputs(true, x[k : k + 64], seed=k) for k in range(0, len(x), 64)], 1)
     row = torch.arange(len(x))
-    found = bn.calibrate(true, x, labels(3 * f[row % 64, row], seed=31))
-    assert found.batch_size == 2
-    assert found.likelihood.temperature < 1
+    calibrated = bn.calibrate(true, x, labels(3 * f[row % 64, row], seed=31))
+    assert calibrated.batch_size == 2
+    assert calibrated.likelihood.temperature < 1
 
 
 def test_without_a_temperature_to_fit_the_default_searches_the_size(posterior):
@@ -88,10 +90,10 @@ def test_uncertainty_that_pays_is_kept(posterior):
     row = torch.arange(len(x))
     y = labels(3 * f[row % 64, row], seed=2)
     options = {"samples": 24, "refinements": 4}
-    found = bn.calibrate(posterior.with_likelihood(bn.Categorical(2.0)), x, y, batch_size=True, **options)
-    assert found.batch_size <= 4
+    calibrated = bn.calibrate(posterior.with_likelihood(bn.Categorical(2.0)), x, y, batch_size=True, **options)
+    assert calibrated.batch_size <= 4
     constant = bn.calibrate(posterior, x, y, batch_size=[4096], **options)
-    assert mean_score(found, x, y, samples=24) < mean_score(constant, x, y, samples=24)
+    assert mean_score(calibrated, x, y, samples=24) < mean_score(constant, x, y, samples=24)
 
 
 def test_a_temperature_that_rises_with_uncertainty_is_found(posterior):
@@ -103,12 +105,14 @@ def test_a_temperature_that_rises_with_uncertainty_is_found(posterior):
     default = bn.calibrate(posterior, x, y)
     assert isinstance(default.likelihood, bn.VarianceScaledCategorical)
     assert default.batch_size == 16
-    found = bn.calibrate(posterior, x, y, **options)
-    assert isinstance(found.likelihood, bn.VarianceScaledCategorical)
-    assert 0.1 < found.likelihood.slope < 0.8, "less than the true one, as a prior holds it back"
+    calibrated = bn.calibrate(posterior, x, y, **options)
+    assert isinstance(calibrated.likelihood, bn.VarianceScaledCategorical)
+    assert 0.1 < calibrated.likelihood.slope < 0.8, "less than the true one, as a prior holds it back"
     constant = bn.calibrate(posterior.at_batch_size(4096), x, y, **{**options, "batch_size": False})
-    assert mean_score(found, x, y, samples=8) < mean_score(constant, x, y, samples=8) - 0.005
-    assert bn.calibrate(found, x, y, **options).likelihood == found.likelihood, "asked anew, the answer is the same"
+    assert mean_score(calibrated, x, y, samples=8) < mean_score(constant, x, y, samples=8) - 0.005
+    assert bn.calibrate(calibrated, x, y, **options).likelihood == calibrated.likelihood, (
+        "asked anew, the answer is the same"
+    )
     assert type(bn.calibrate(posterior, x, y, evidence=50, **options).likelihood) is bn.Categorical
 
 
@@ -124,16 +128,16 @@ def test_a_binary_classifier_may_listen(posterior, shape):
         torch.sigmoid(binary.executable.point(x).reshape(400) * torch.exp(-1.5 * z)),
         generator=torch.Generator().manual_seed(7),
     ).long()
-    found = bn.calibrate(binary, x, y, batch_size=True, samples=8, refinements=2).likelihood
-    assert isinstance(found, bn.VarianceScaledCategorical)
+    result = bn.calibrate(binary, x, y, batch_size=True, samples=8, refinements=2).likelihood
+    assert isinstance(result, bn.VarianceScaledCategorical)
 
 
 def test_named_sizes_are_taken_by_their_score(posterior):
     x = noise(60, 3, seed=3)
     y = labels(posterior.executable.point(x), seed=4)
     options = {"samples": 16}
-    each = {size: bn.calibrate(posterior, x, y, batch_size=[size], **options) for size in SIZES}
-    best = min(each, key=lambda size: mean_score(each[size], x, y, **options))
+    by_size = {size: bn.calibrate(posterior, x, y, batch_size=[size], **options) for size in SIZES}
+    best = min(by_size, key=lambda size: mean_score(by_size[size], x, y, **options))
     assert bn.calibrate(posterior, x, y, batch_size=SIZES, **options).batch_size == best
 
 

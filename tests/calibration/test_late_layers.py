@@ -44,20 +44,20 @@ def timed(monkeypatch):
 
 @pytest.mark.parametrize(("budget", "affordable"), [(1.5, [1]), (3.0, [1, 2, 4])])
 def test_the_best_score_within_the_budget(posterior, data, timed, budget, affordable):
-    found = bn.suggest_layers(posterior, *data, budget=budget, samples=8)
-    within = [option for option in found.options if option.cost <= budget]
+    suggestion = bn.suggest_layers(posterior, *data, budget=budget, samples=8)
+    within = [option for option in suggestion.options if option.cost <= budget]
     assert [option.layers for option in within] == affordable
-    assert found.best.score == min(option.score for option in within)
-    assert found.best in within
-    assert found.posterior is found.best.posterior
-    assert len(found.posterior.layers) == found.best.layers
+    assert suggestion.best.score == min(option.score for option in within)
+    assert suggestion.best in within
+    assert suggestion.posterior is suggestion.best.posterior
+    assert len(suggestion.posterior.layers) == suggestion.best.layers
 
 
 def test_every_option_is_listed_with_its_score_and_cost(posterior, data, timed):
-    found = bn.suggest_layers(posterior, *data, budget=100, samples=8, seed=3)
-    assert [(option.layers, option.cost) for option in found.options] == list(COST.items())
+    suggestion = bn.suggest_layers(posterior, *data, budget=100, samples=8, seed=3)
+    assert [(option.layers, option.cost) for option in suggestion.options] == list(COST.items())
     assert timed == [(count, 40, 8) for count in COST]
-    for option in found.options:
+    for option in suggestion.options:
         names = [layer.name for layer in option.posterior.layers]
         assert names == [layer.name for layer in posterior.layers][-option.layers :]
         assert option.score == mean_score(option.posterior, *data, samples=8, seed=3)
@@ -67,8 +67,8 @@ def test_every_option_is_listed_with_its_score_and_cost(posterior, data, timed):
 
 
 def test_the_noise_is_chosen_on_request(posterior, data, timed):
-    found = bn.suggest_layers(posterior, *data, budget=1.5, samples=8, noise=True, score="pll")
-    assert found.posterior.likelihood != posterior.likelihood
+    suggestion = bn.suggest_layers(posterior, *data, budget=1.5, samples=8, noise=True, score="pll")
+    assert suggestion.posterior.likelihood != posterior.likelihood
 
 
 def test_a_classifier_gets_temperatures_and_temperature_scaling_is_an_option(timed):
@@ -78,20 +78,26 @@ def test_a_classifier_gets_temperatures_and_temperature_scaling_is_an_option(tim
     x = rows(400, seed=1)
     odds = torch.softmax(8 * posterior.executable.point(x), -1)
     y = torch.multinomial(odds, 1, generator=torch.Generator().manual_seed(0))[:, 0]
-    found = bn.suggest_layers(posterior, x, y, budget=2, samples=8)
-    assert [option.layers for option in found.options] == [0, 1, 2]
+    suggestion = bn.suggest_layers(posterior, x, y, budget=2, samples=8)
+    assert [option.layers for option in suggestion.options] == [0, 1, 2]
     alone = bn.calibrate(bn.deterministic(model, bn.Categorical()), x, y)
-    assert found.options[0].posterior.likelihood == alone.likelihood
-    assert found.options[0].score == mean_score(alone, x, y, samples=1)
-    assert all(option.posterior.likelihood.temperature != 1 for option in found.options)
-    assert found.best.layers == 0, "the network is right but for a temperature, and chance is no evidence against that"
-    named = "temperature scaling alone" if found.best.layers == 0 else f"last {found.best.layers} batch-norm layers"
-    assert named in str(found)
+    assert suggestion.options[0].posterior.likelihood == alone.likelihood
+    assert suggestion.options[0].score == mean_score(alone, x, y, samples=1)
+    assert all(option.posterior.likelihood.temperature != 1 for option in suggestion.options)
+    assert suggestion.best.layers == 0, (
+        "the network is right but for a temperature, and chance is no evidence against that"
+    )
+    named = (
+        "temperature scaling alone"
+        if suggestion.best.layers == 0
+        else f"last {suggestion.best.layers} batch-norm layers"
+    )
+    assert named in str(suggestion)
 
 
 def test_layers_that_cost_far_too_much_end_the_search(posterior, data, timed):
-    found = bn.suggest_layers(posterior, *data, budget=1.25, samples=4)
-    assert [option.layers for option in found.options] == [1, 2], (
+    suggestion = bn.suggest_layers(posterior, *data, budget=1.25, samples=4)
+    assert [option.layers for option in suggestion.options] == [1, 2], (
         "4 layers cost over twice the budget: neither they nor 5 are calibrated"
     )
 
@@ -132,6 +138,6 @@ def test_layers_that_are_significantly_better_than_a_temperature_are_chosen(time
     f = torch.cat([bn.MonteCarlo(64).outputs(posterior, x[k : k + 64], seed=k) for k in range(0, 640, 64)], 1)
     odds = torch.softmax(3 * f[torch.arange(640) % 64, torch.arange(640)], -1)
     y = torch.multinomial(odds, 1, generator=torch.Generator().manual_seed(0))[:, 0]
-    found = bn.suggest_layers(posterior, x, y, budget=2)
-    assert found.best.layers == 1
-    assert found.best.score < found.options[0].score
+    suggestion = bn.suggest_layers(posterior, x, y, budget=2)
+    assert suggestion.best.layers == 1
+    assert suggestion.best.score < suggestion.options[0].score

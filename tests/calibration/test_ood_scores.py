@@ -95,12 +95,12 @@ def test_several_inputs_and_arguments():
 
 def test_bad_arguments(posterior):
     x = images(50, seed=8)
-    for given, reference, match in (
+    for argument, reference, match in (
         (posterior.model, x, "posterior must be the result of a method's fit, got Sequential"),
         (posterior, x[:10], "reference has 10 inputs, but at least 40 are needed"),
     ):
         with pytest.raises(bn.BayesNormError, match=match):
-            bn.ood_scores(given, x, reference)
+            bn.ood_scores(argument, x, reference)
     scores = bn.ood_scores(posterior, x, x, samples=2)
     with pytest.raises(bn.BayesNormError, match=r"score must be one of entropy, .*, got 'magic'"):
         scores.flagged("magic")
