@@ -40,10 +40,10 @@ def test_csv_of_a_bundled_set(bayesnorm, tmp_path):
 def test_csv_of_bundled_classes_to_standard_output(bayesnorm, name, rows, classes):
     pytest.importorskip("sklearn")
     ended = bayesnorm("data", "csv", name, "--out", "-")
-    header, *found = csv.reader(ended.out.splitlines())
+    header, *result = csv.reader(ended.out.splitlines())
     assert header[-1] == "target"
-    assert len(found) == rows
-    assert {row[-1] for row in found} == classes
+    assert len(result) == rows
+    assert {row[-1] for row in result} == classes
     assert ended.err == ""
 
 

@@ -22,11 +22,11 @@ DAY, HOUR = datetime.date(2024, 1, 31), datetime.time(8, 30)
 def read(cells, said="", name="a"):
     """How a column of training is written, and its dates as text."""
     frame = pd.DataFrame({name: cells})
-    found, unread = detect_date_formats(frame, [name], {name: said} if said else {}, "t.csv")
-    if name not in found:
+    result, unread = detect_date_formats(frame, [name], {name: said} if said else {}, "t.csv")
+    if name not in result:
         return unread.get(name, ""), []
-    values, unreadable = read_dates(frame[name], found[name])
-    return found[name].way, [str(value) for value in values[~unreadable & frame[name].notna()]]
+    values, unreadable = read_dates(frame[name], result[name])
+    return result[name].way, [str(value) for value in values[~unreadable & frame[name].notna()]]
 
 
 def test_dates_as_people_write_them():
@@ -45,8 +45,8 @@ def test_dates_as_people_write_them():
         ([HOUR, None], "time of day", "0001-01-01T08:30:00"),
         (pd.to_datetime(["2024-01-31 08:00"]).tz_localize("Asia/Tokyo"), "year first", "2024-01-31T08:00:00"),
     ):
-        found, values = read(cells)
-        assert (found, values[0]) == (way, first)
+        result, values = read(cells)
+        assert (result, values[0]) == (way, first)
         assert len(values) == pd.Series(cells).notna().sum()
 
 
@@ -82,8 +82,8 @@ def test_dates_that_disagree_and_words_among_dates():
 
 
 def test_later_dates_are_read_as_in_training(tmp_path):
-    found, _ = detect_date_formats(pd.DataFrame({"a": ["31/1/2024"]}), ["a"], {}, "t.csv")
-    formats = {"a": ColumnFormat("date", dates=found["a"])}
+    result, _ = detect_date_formats(pd.DataFrame({"a": ["31/1/2024"]}), ["a"], {}, "t.csv")
+    formats = {"a": ColumnFormat("date", dates=result["a"])}
     for cell in ("1/2/2024", "2024-02-01", datetime.date(2024, 2, 1)):
         frame, kinds = convert_columns(pd.DataFrame({"a": [cell]}), tmp_path, formats)
         assert (str(frame["a"].iloc[0]), kinds["a"]) == ("2024-02-01 00:00:00", "date")

@@ -33,16 +33,16 @@ def test_a_run_keeps_why_it_doubts(request, kind):
     report = report_from_values(json.loads((fitted.run / "report.json").read_text()))
     model = tabular.load(fitted.run / "model.bayesnorm")
     explained = model.explain_uncertainty(pd.DataFrame(report.rows.values, columns=report.rows.names))
-    found = report.reasons
-    assert [each.row for each in found.rows] == np.argsort(-explained.total.to_numpy())[:5].tolist()
-    assert found.explained == len(report.rows.numbers) == 16
-    for each in found.rows:
-        np.testing.assert_allclose(each.shares, explained.shares.iloc[each.row], rtol=1e-6, atol=1e-9)
-        assert each.total == pytest.approx(explained.total[each.row], rel=1e-6)
-        assert each.words == explained.words(2)[each.row]
+    result = report.reasons
+    assert [entry.row for entry in result.rows] == np.argsort(-explained.total.to_numpy())[:5].tolist()
+    assert result.explained == len(report.rows.numbers) == 16
+    for entry in result.rows:
+        np.testing.assert_allclose(entry.shares, explained.shares.iloc[entry.row], rtol=1e-6, atol=1e-9)
+        assert entry.total == pytest.approx(explained.total[entry.row], rel=1e-6)
+        assert entry.words == explained.words(2)[entry.row]
     first = explained.overall()["first"]
-    assert found.first == pytest.approx(first[first > 0].to_dict())
-    assert list(found.first.values()) == sorted(found.first.values(), reverse=True)
+    assert result.first == pytest.approx(first[first > 0].to_dict())
+    assert list(result.first.values()) == sorted(result.first.values(), reverse=True)
 
 
 def test_reports_with_and_without_reasons_are_read_again(regression_run):

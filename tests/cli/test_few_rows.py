@@ -47,5 +47,5 @@ def test_intervals_of_a_fold_come_from_the_others():
     assert inside[:200].mean() < 0.7 < 0.99 < inside[200:].mean()
     plain = IntervalLevels.fit(held_out.predictive, held_out.target, None)
     assert 0.89 < np.mean((plain.interval(held_out.predictive, 0.9)[1] >= y.abs()).numpy()) < 0.92
-    own = held_out.predictive.cdf(y).numpy()
-    assert np.allclose(np.abs(levels.transform(own) - 0.5)[:, 0] <= 0.45, inside)
+    ranks = held_out.predictive.cdf(y).numpy()
+    assert np.allclose(np.abs(levels.transform(ranks) - 0.5)[:, 0] <= 0.45, inside)

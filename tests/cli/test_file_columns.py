@@ -62,7 +62,7 @@ def test_numbers_with_commas_are_never_taken_for_categories(read, text, name):
 
 
 @pytest.mark.parametrize(
-    ("cells", "values", "kept"),
+    ("cells", "values", "texts"),
     [
         (["$1,234.50", "-$7", "($3)", "12"], [1234.5, -7, -3, 12], {"mark": "$"}),
         (["5 %", "12.5%", "-3%"], [5, 12.5, -3], {"mark": "%"}),
@@ -73,11 +73,11 @@ def test_numbers_with_commas_are_never_taken_for_categories(read, text, name):
         (["1'234.5", "2e3"], [1234.5, 2000], {"mark": ""}),
     ],
 )
-def test_numbers_as_people_write_them(tmp_path, cells, values, kept):
+def test_numbers_as_people_write_them(tmp_path, cells, values, texts):
     column = pd.DataFrame({"a": cells})
     formats = detect_number_formats(column, ".")
     column_format = ColumnFormat("number", formats["a"])
-    assert column_format.as_json() == {"kind": "number", **kept}
+    assert column_format.as_json() == {"kind": "number", **texts}
     assert ColumnFormat.from_json(column_format.as_json()).as_json() == column_format.as_json()
     frame, kinds = convert_columns(column, tmp_path, {"a": ColumnFormat(numbers=formats["a"])})
     assert kinds == {"a": "number"}
@@ -100,8 +100,8 @@ def test_other_signs_and_words_among_written_numbers_are_never_categories(tmp_pa
 def test_later_numbers_are_written_as_in_training(tmp_path):
     marks = {"a": NumberFormat("%"), "b": NumberFormat("$"), "c": None}
     formats = {name: ColumnFormat("number", mark) for name, mark in marks.items()}
-    given = pd.DataFrame({"a": ["1,5 %"], "b": ["1.000"], "c": ["1.234,5"]})
-    frame, _ = convert_columns(given, tmp_path, formats, ",")
+    example = pd.DataFrame({"a": ["1,5 %"], "b": ["1.000"], "c": ["1.234,5"]})
+    frame, _ = convert_columns(example, tmp_path, formats, ",")
     assert frame.iloc[0].tolist() == [1.5, 1000, 1234.5]
     for name, cell in (("a", 0.05), ("a", "5"), ("b", "5 €"), ("c", "$5")):
         with pytest.raises(InputError, match=f"column '{name}' contains numbers.* in training, but"):

@@ -91,7 +91,7 @@ def test_quiet_says_nothing_and_held_out_rows_are_predicted_once(fit, monkeypatc
     monkeypatch.setattr(
         RegressionPredictive,
         "interval",
-        lambda self, *given: intervals.append(len(self.mean)) or interval(self, *given),
+        lambda self, *arguments: intervals.append(len(self.mean)) or interval(self, *arguments),
     )
     ended = fit("--quiet")
     assert (ended.code, ended.out, ended.err) == (0, "", "")

@@ -23,36 +23,36 @@ def held(y=Y, task=Task.regression, fraction=0.2, time=None, group=None):
 def test_the_last_rows_by_a_column():
     when = np.datetime64("2024-01-01", "s") - np.arange(40).astype("timedelta64[D]")
     when[3] = np.datetime64("NaT")
-    found = held(time=RowOrder("sold", when))
-    assert found.test.tolist() == [0, 1, 2, 4, 5, 6, 7, 8]
-    assert sorted([*found.train, *found.test]) == list(range(40))
-    assert found.messages == (
+    result = held(time=RowOrder("sold", when))
+    assert result.test.tolist() == [0, 1, 2, 4, 5, 6, 7, 8]
+    assert sorted([*result.train, *result.test]) == list(range(40))
+    assert result.messages == (
         "The last 8 rows (by sold, from 2023-12-24 on) were held out.",
         "1 row without a value in sold was used for training.",
     )
     # Folds of the cross-validation are stretches of time: the first ones are the earliest.
-    assert found.groups[found.train > 3].tolist() == sorted(found.groups[found.train > 3], reverse=True)
-    assert np.bincount(found.groups).tolist() == [7, 6, 7, 6, 6]
+    assert result.groups[result.train > 3].tolist() == sorted(result.groups[result.train > 3], reverse=True)
+    assert np.bincount(result.groups).tolist() == [7, 6, 7, 6, 6]
     assert held(time=RowOrder("", Y)).messages == ("The last 8 rows of the file were held out.",)
 
 
 def test_no_group_is_on_both_sides():
     labels = np.array(list("aaaaaaaabbbbbbbbccccccccddddddddeeeeeeef"))
     for seed in range(5):
-        found = hold_out(Y, Task.regression, 0.2, seed, None, RowOrder("ward", labels))
-        assert not {*labels[found.train]} & {*labels[found.test]}
-        assert 1 <= len(found.test) <= 16
-        assert found.groups.tolist() == labels[found.train].tolist()
-        assert "by ward" in found.messages[0]
+        result = hold_out(Y, Task.regression, 0.2, seed, None, RowOrder("ward", labels))
+        assert not {*labels[result.train]} & {*labels[result.test]}
+        assert 1 <= len(result.test) <= 16
+        assert result.groups.tolist() == labels[result.train].tolist()
+        assert "by ward" in result.messages[0]
     with pytest.raises(InputError, match=r"--group: column 'ward' has 2 different values\. Use a column with at"):
         held(group=RowOrder("ward", np.array(["a", "b"] * 20)))
 
 
 def test_classes_that_training_rows_lack_are_not_judged():
     y = np.array(["x", "y"] * 18 + ["z", "x", "y", "z"], dtype=object)
-    found = held(y, Task.classification, 0.1, RowOrder("", Y))
-    assert found.test.tolist() == [37, 38]
-    assert found.messages[1] == "2 held-out rows of class 'z' were not tested, because no training row has this class."
+    result = held(y, Task.classification, 0.1, RowOrder("", Y))
+    assert result.test.tolist() == [37, 38]
+    assert result.messages[1] == "2 held-out rows of class 'z' were not tested, because no training row has this class."
     with pytest.raises(InputError, match="--target: no held-out row has a class that occurs in training"):
         held(np.sort(y), Task.classification, 0.05, RowOrder("", Y))
 

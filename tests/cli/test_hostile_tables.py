@@ -187,8 +187,8 @@ def fitted(bayesnorm, tmp_path, monkeypatch):
     """`fitted("trend.csv", "--target", ...)`: a short fit without its page; gives what it printed, and its facts."""
     monkeypatch.setattr("bayesnorm.report.write_report", lambda _, path: path.touch())
 
-    def call(name, *given):
-        ended = bayesnorm("fit", HERE / name, "--out", tmp_path / "run", *QUICK[:4], *given)
+    def call(name, *arguments):
+        ended = bayesnorm("fit", HERE / name, "--out", tmp_path / "run", *QUICK[:4], *arguments)
         assert ended.code == 0, ended.err
         return ended, json.loads((tmp_path / "run" / "run.json").read_text())
 

@@ -33,7 +33,7 @@ def save_picture(path, seed):
 
 
 @pytest.fixture
-def given(tmp_path, monkeypatch):
+def files(tmp_path, monkeypatch):
     random = np.random.default_rng(0)
     (tmp_path / "pixel_net.py").write_text(MODULE)
     for kind, count, channels in (("train", 6, (3,)), ("images", 2, (3,)), ("truth", 2, ())):
@@ -64,8 +64,8 @@ def given(tmp_path, monkeypatch):
     )
 
 
-def test_from_folder_to_page(bayesnorm, given, tmp_path):
-    ended = bayesnorm(*given, "--truth", "truth")
+def test_from_folder_to_page(bayesnorm, files, tmp_path):
+    ended = bayesnorm(*files, "--truth", "truth")
     assert ended.code == 0, ended.err
     assert "most uncertain" in ended.out
     assert sorted(path.name for path in (tmp_path / "out" / "entropy").iterdir()) == ["0.png", "1.png"]
@@ -74,25 +74,25 @@ def test_from_folder_to_page(bayesnorm, given, tmp_path):
     assert "http" not in page.replace("http-equiv", "")
     assert page.count("data:image/jpeg") == 2
     assert "of the mistakes" in page
-    again = bayesnorm(*given, "--truth", "truth", "--json")
+    again = bayesnorm(*files, "--truth", "truth", "--json")
     told = json.loads(again.out)
-    assert [each["image"] for each in told["images"]]
+    assert [image["image"] for image in told["images"]]
     assert 0 <= told["accuracy"] <= 1
 
 
-def test_a_folder_of_other_maps_is_refused(bayesnorm, given, tmp_path, refuses):
-    assert bayesnorm(*given).code == 0
-    assert "made with other inputs (method)" in refuses(*given[:-1], "5", code=2)
+def test_a_folder_of_other_maps_is_refused(bayesnorm, files, tmp_path, refuses):
+    assert bayesnorm(*files).code == 0
+    assert "made with other inputs (method)" in refuses(*files[:-1], "5", code=2)
     state = {name: value + 1 for name, value in sys.modules["pixel_net"].make().state_dict().items()}
     save_file(state, tmp_path / "w.safetensors")
-    assert "made with other inputs (weights)" in refuses(*given, "--weights", "w.safetensors", code=2)
+    assert "made with other inputs (weights)" in refuses(*files, "--weights", "w.safetensors", code=2)
     save_picture(tmp_path / "train" / "3.png", 9)
-    assert "made with other inputs (training images)" in refuses(*given, code=2)
+    assert "made with other inputs (training images)" in refuses(*files, code=2)
 
 
-def test_maps_are_those_of_the_content_of_the_images(bayesnorm, given, tmp_path):
+def test_maps_are_those_of_the_content_of_the_images(bayesnorm, files, tmp_path):
     def entropy():
-        ended = bayesnorm(*given, "--truth", "truth", "--json")
+        ended = bayesnorm(*files, "--truth", "truth", "--json")
         assert ended.code == 0, ended.err
         told = json.loads(ended.out)
         return {entry["image"]: (entry["entropy"], entry["accuracy"]) for entry in told["images"]}
@@ -107,18 +107,18 @@ def test_maps_are_those_of_the_content_of_the_images(bayesnorm, given, tmp_path)
 
 
 @pytest.mark.parametrize("content", [b"{", b"[]", b"null", b'{"options": 3}', b"[" * 100_000, b"\xff"])
-def test_a_damaged_list_of_options_is_refused(bayesnorm, given, tmp_path, refuses, content):
+def test_a_damaged_list_of_options_is_refused(bayesnorm, files, tmp_path, refuses, content):
     (tmp_path / "out").mkdir()
     (tmp_path / "out" / "maps.json").write_bytes(content)
-    assert "maps.json is damaged or of an earlier version" in refuses(*given, code=2)
+    assert "maps.json is damaged or of an earlier version" in refuses(*files, code=2)
 
 
-def test_a_changed_posterior_is_fitted_again(bayesnorm, given, tmp_path):
-    assert bayesnorm(*given).code == 0
+def test_a_changed_posterior_is_fitted_again(bayesnorm, files, tmp_path):
+    assert bayesnorm(*files).code == 0
     path = tmp_path / "out" / "posterior.bayesnorm"
     content = path.read_bytes()
     path.write_bytes(content[:-3] + b"abc")
-    assert bayesnorm(*given).code == 0
+    assert bayesnorm(*files).code == 0
     assert path.read_bytes() == content
 
 
@@ -126,23 +126,23 @@ def test_a_changed_posterior_is_fitted_again(bayesnorm, given, tmp_path):
     ("module", "words"),
     [("def make(:", "importing .* failed"), ("raise SystemExit(0)", "failed"), ("def make(): raise KeyError(3)", "3")],
 )
-def test_modules_that_fail(given, tmp_path, refuses, module, words):
+def test_modules_that_fail(files, tmp_path, refuses, module, words):
     name = f"failing_{abs(hash(module))}"
     (tmp_path / f"{name}.py").write_text(module)
-    assert re.search(words, refuses(*given[:2], f"{name}:make", *given[3:], code=1))
+    assert re.search(words, refuses(*files[:2], f"{name}:make", *files[3:], code=1))
 
 
-def test_refuses(given, refuses, tmp_path):
+def test_refuses(files, refuses, tmp_path):
     for named in ("pixel_net", ".x:y"):
-        assert "--model must be package.module:function, got" in refuses(*given[:2], named, *given[3:], code=1)
+        assert "--model must be package.module:function, got" in refuses(*files[:2], named, *files[3:], code=1)
     assert "--method must be one of MCBN, GaussianBN, StochasticBN, got 'Laplace'" in refuses(
-        *given, "--method", "Laplace", code=2
+        *files, "--method", "Laplace", code=2
     )
     save_file(nn.Linear(2, 2).state_dict(), tmp_path / "other.safetensors")
-    assert "--weights" in refuses(*given, "--weights", "other.safetensors", code=1)
-    assert "--device: the network cannot run on 'abacus'" in refuses(*given, "--device", "abacus", code=2)
-    assert "--out: pixel_net.py is a file" in refuses(*given, "--out", "pixel_net.py", code=2)
+    assert "--weights" in refuses(*files, "--weights", "other.safetensors", code=1)
+    assert "--device: the network cannot run on 'abacus'" in refuses(*files, "--device", "abacus", code=2)
+    assert "--out: pixel_net.py is a file" in refuses(*files, "--out", "pixel_net.py", code=2)
     (tmp_path / "loop").symlink_to("loop")
-    assert "--out: loop is a symbolic link that leads to itself" in refuses(*given, "--out", "loop")
+    assert "--out: loop is a symbolic link that leads to itself" in refuses(*files, "--out", "loop")
     (tmp_path / "own.json").write_text(json.dumps({"classes": ["a\ud800", "b"]}))
-    assert "surrogates not allowed" in refuses(*given, "--settings", "own.json")
+    assert "surrogates not allowed" in refuses(*files, "--settings", "own.json")

@@ -36,11 +36,11 @@ def numbers(rows, *names):
 def test_the_held_out_rows_again(bayesnorm, regression_run):
     rows = parse(bayesnorm("predict", regression_run.run, regression_run.data).out)
     assert len(rows) == 80
-    kept = parse((regression_run.run / "test_predictions.csv").read_text())
+    stored = parse((regression_run.run / "test_predictions.csv").read_text())
     names = ("mean", "std", "lower", "upper", "epistemic_std", "aleatoric_std")
-    again = [rows[int(row["row"]) - 1] for row in kept]
-    assert np.allclose(numbers(again, *names), numbers(kept, *names), rtol=1e-9)
-    assert [row["unusual"] for row in again] == [row["unusual"] for row in kept]
+    again = [rows[int(row["row"]) - 1] for row in stored]
+    assert np.allclose(numbers(again, *names), numbers(stored, *names), rtol=1e-9)
+    assert [row["unusual"] for row in again] == [row["unusual"] for row in stored]
     rows = parse(bayesnorm("predict", regression_run.run, regression_run.data, "--digits", 17).out)
     total = numbers(rows, "std")[:, 0] ** 2
     parts = (numbers(rows, "epistemic_std", "aleatoric_std") ** 2).sum(1)

@@ -97,9 +97,9 @@ def test_an_interval_that_has_no_end(bayesnorm, guaranteed, tmp_path):
     assert ended.code == 0, ended.err
     told = "80 of 80 intervals are infinite: there are too few training rows to guarantee 99 % coverage. Use a lower"
     assert told in ended.err
-    found = pd.read_csv(tmp_path / "out.csv")
-    assert (found["lower"] == -math.inf).all()
-    assert (found["upper"] == math.inf).all()
+    frame = pd.read_csv(tmp_path / "out.csv")
+    assert (frame["lower"] == -math.inf).all()
+    assert (frame["upper"] == math.inf).all()
 
 
 def test_a_sheet_has_words_for_ends_that_are_not_there(bayesnorm, guaranteed, tmp_path):

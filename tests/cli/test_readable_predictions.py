@@ -34,15 +34,15 @@ def new(tmp_path):
 def test_ids_and_inputs_stand_beside_predictions_as_the_file_has_them(bayesnorm, regression_run, new):
     told = bayesnorm("predict", regression_run.run, new, "--id", "id", "--with-inputs").out
     rows = [*csv.DictReader(io.StringIO(told))]
-    given = [*csv.DictReader(io.StringIO(new.read_text()), delimiter=";")]
+    source_rows = [*csv.DictReader(io.StringIO(new.read_text()), delimiter=";")]
     assert list(rows[0]) == [
         "row", "id", *NAMES, "unusual", "reason", "area", "age", "town", "price", "mean (table)",
     ]  # fmt: skip
-    for name, own in (("id", "id"), ("area", "area"), ("age", "age"), ("town", "town"), ("mean (table)", "mean")):
-        assert [row[name] for row in rows] == [row[own] for row in given]
+    for name, column in (("id", "id"), ("area", "area"), ("age", "age"), ("town", "town"), ("mean (table)", "mean")):
+        assert [row[name] for row in rows] == [row[column] for row in source_rows]
     alone = [*csv.DictReader(io.StringIO(bayesnorm("predict", regression_run.run, new, "--id", "id").out))]
     assert list(alone[0]) == ["row", "id", *NAMES, "unusual", "reason"]
-    assert [row["id"] for row in alone] == [row["id"] for row in given]
+    assert [row["id"] for row in alone] == [row["id"] for row in source_rows]
 
 
 def test_an_id_that_is_not_there(refuses, regression_run, new):
@@ -60,10 +60,10 @@ def test_numbers_have_the_digits_of_their_uncertainty():
             "std": [98765.4321, 0.0123456789, 0.5, 0.0],
         }
     )
-    found = round_predictions(frame, 4)
-    assert found["mean"].tolist() == [123457.0, 1.23457, 0.0, 1e300]
-    assert found["std"].tolist() == [98765.0, 0.01235, 0.5, 0.0]
-    assert not np.signbit(found["mean"][2])
+    result = round_predictions(frame, 4)
+    assert result["mean"].tolist() == [123457.0, 1.23457, 0.0, 1e300]
+    assert result["std"].tolist() == [98765.0, 0.01235, 0.5, 0.0]
+    assert not np.signbit(result["mean"][2])
     assert round_predictions(frame, 17).equals(frame)
     classes = pd.DataFrame({"predicted": ["a"], "p(a)": [0.123456789], "entropy": [1.98765]})
     assert round_predictions(classes, 4).iloc[0].tolist() == ["a", 0.1235, 1.9876]
@@ -71,8 +71,8 @@ def test_numbers_have_the_digits_of_their_uncertainty():
 
 def test_names_that_predictions_have_are_marked():
     frame = pd.DataFrame({"row": [1], "mean": [2.0], "mean (table)": [3.0]})
-    found = add_table_columns(frame, pd.DataFrame({"row": ["a"]}), pd.DataFrame({"mean": ["b"]}, index=[7]))
-    assert dict(found.iloc[0]) == {"row": 1, "row (table)": "a", "mean": 2, "mean (table)": 3, "mean (table 2)": "b"}
+    result = add_table_columns(frame, pd.DataFrame({"row": ["a"]}), pd.DataFrame({"mean": ["b"]}, index=[7]))
+    assert dict(result.iloc[0]) == {"row": 1, "row (table)": "a", "mean": 2, "mean (table)": 3, "mean (table 2)": "b"}
 
 
 def test_csv_has_whole_numbers_without_a_point(capsys):
@@ -88,10 +88,10 @@ def test_a_sheet(bayesnorm, regression_run, new, tmp_path):
     ended = bayesnorm("predict", regression_run.run, new, "--id", "id", "--with-inputs", "--out", out)
     assert ended.code == 0, ended.err
     names, *rows = excel.load_workbook(out).active.iter_rows()
-    found = [dict(zip((name.value for name in names), row, strict=True)) for row in rows]
-    assert len(found) == 12
+    results = [dict(zip((name.value for name in names), row, strict=True)) for row in rows]
+    assert len(results) == 12
     text = bayesnorm("predict", regression_run.run, new, "--id", "id", "--with-inputs").out
-    for row, line in zip(found, csv.DictReader(io.StringIO(text)), strict=True):
+    for row, line in zip(results, csv.DictReader(io.StringIO(text)), strict=True):
         assert row["mean"].value == float(line["mean"])
         assert row["mean"].number_format.startswith("#,##0")
         assert row["area"].value == float(line["area"])

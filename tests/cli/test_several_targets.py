@@ -25,10 +25,10 @@ def test_from_fit_to_report(bayesnorm, refuses, tmp_path, monkeypatch):
     assert ended.code == 0, ended.err
     assert [line.split()[1] for line in ended.out.splitlines() if line.startswith("target")] == ["price", "town"]
     facts = [json.loads((run / target / "run.json").read_text()) for target in ("price", "town")]
-    assert [each["task"] for each in facts] == ["regression", "classification"]
-    for each in facts:
-        assert [column["name"] for column in each["columns"]] == ["area", "age"]
-        assert "--target price,town" in each["command"]
+    assert [fact["task"] for fact in facts] == ["regression", "classification"]
+    for fact in facts:
+        assert [column["name"] for column in fact["columns"]] == ["area", "age"]
+        assert "--target price,town" in fact["command"]
     new = write_csv(tmp_path / "new.csv", [["age", "area"], [40, 100], [40, 1e9]])
     rows = [*csv.DictReader(io.StringIO(bayesnorm("predict", run, new).out))]
     assert list(rows[0])[:2] == ["row", "price mean"]

@@ -98,7 +98,7 @@ def test_databases(database):
     frame, kinds = convert_columns(read_table(file), file.source)
     assert kinds == {"a": "number", "b": "category"}
     assert frame["b"].tolist() == ["x", "y"]
-    for given, told in (
+    for options, told in (
         (f"sqlite:///{database}?a", "has no table 'a'. Pass sqlite:///.* Its tables are my \"t"),
         (f'sqlite:///{database}?my "t"; DROP TABLE "my ""t', "has no table"),
         (f"sqlite:///{database}", "No table of .* is named"),
@@ -106,7 +106,7 @@ def test_databases(database):
         (f"sqlite:///{database}none?a", "does not exist"),
     ):
         with pytest.raises(InputError, match=told):
-            open_table(given)
+            open_table(options)
     assert not database.with_name("d b.sqlitenone").exists()
 
 
@@ -180,13 +180,13 @@ def test_one_model_for_all_of_them(fit, facts, bayesnorm, refuses, tmp_path, mon
     assert ended.code == 0, ended.err
     assert "rate contains numbers such as '0 %', which is read as 0." in ended.err
     assert "regression" in ended.err
-    found = facts()
-    assert found["columns"] == [
+    result = facts()
+    assert result["columns"] == [
         {"name": "área", "kind": "number"},
         {"name": "rate", "kind": "number", "mark": "%"},
         {"name": "width", "kind": "number", "mark": "", "decimal": ","},
     ]
-    assert found["data"]["file"] == "t.csv.gz"
+    assert result["data"]["file"] == "t.csv.gz"
     new = 'área,rate,width\n100,3 %,"1,250"\n'  # thousands anywhere else
     stdin(new)
     out = tmp_path / "p.csv"

@@ -138,12 +138,14 @@ def test_parquet(tmp_path):
     import pandas as pd
 
     path = tmp_path / "t.parquet"
-    given = pd.DataFrame({"a": [1.5, None], "b": ["x", "y"], "c": [True, False], "d": pd.to_datetime(["2020", "2021"])})
-    given.to_parquet(path)
+    original = pd.DataFrame(
+        {"a": [1.5, None], "b": ["x", "y"], "c": [True, False], "d": pd.to_datetime(["2020", "2021"])}
+    )
+    original.to_parquet(path)
     file = open_table(path)
     assert file.names == ("a", "b", "c", "d")
     part = read_table(file, ["c", "a", "b"])
-    assert [each.index.tolist() for each in read_chunks(file, ["a"], 1)] == [[1], [2]]
+    assert [chunk.index.tolist() for chunk in read_chunks(file, ["a"], 1)] == [[1], [2]]
     frame, kinds = convert_columns(part, path)
     assert kinds == {"c": "category", "a": "number", "b": "category"}
     assert frame["c"].tolist() == ["True", "False"]
@@ -181,12 +183,12 @@ def numbers(tmp_path):
 
 
 def test_rows_with_a_target_are_drawn_in_order_and_none_twice(numbers):
-    found = read_sample(numbers, None, 50, "y", seed=0, chunk=70)
-    drawn = found.frame["x"].astype(int).to_numpy()
-    assert (found.rows, found.without, len(drawn)) == (900, 100, 50)
+    result = read_sample(numbers, None, 50, "y", seed=0, chunk=70)
+    drawn = result.frame["x"].astype(int).to_numpy()
+    assert (result.rows, result.without, len(drawn)) == (900, 100, 50)
     assert (np.diff(drawn) > 0).all()
     assert (drawn % 10 != 0).all()
-    assert found.frame.index.tolist() == (drawn + 1).tolist()
+    assert result.frame.index.tolist() == (drawn + 1).tolist()
     assert len(read_sample(numbers, None, 5_000, "y", seed=0).frame) == 900
 
 
@@ -220,6 +222,6 @@ def test_parquet_is_sampled_in_parts(tmp_path):
     path = tmp_path / "houses.parquet"
     frame.to_parquet(path, row_group_size=15)
     assert parquet.ParquetFile(path).num_row_groups == 3
-    found = read_sample(open_table(path), None, 12, "area", seed=1, chunk=7)
-    assert (found.rows, len(found.frame)) == (40, 12)
-    np.testing.assert_array_equal(found.frame["area"], frame["area"].iloc[found.frame.index - 1])
+    result = read_sample(open_table(path), None, 12, "area", seed=1, chunk=7)
+    assert (result.rows, len(result.frame)) == (40, 12)
+    np.testing.assert_array_equal(result.frame["area"], frame["area"].iloc[result.frame.index - 1])

@@ -48,8 +48,8 @@ def test_classes_are_spread_evenly_and_never_only_in_the_test():
 
 def test_numbers_as_classes():
     for values, labels in (([1.0, 2.0], [1, 2]), ([0.5, 1.5], ["0.5", "1.5"]), ([1e30, 2e30], ["1e+30", "2e+30"])):
-        found = require_targets(Path("t.csv"), "y", np.array(values * 10), "number", Task.classification)
-        assert found[:2].tolist() == labels
+        result = require_targets(Path("t.csv"), "y", np.array(values * 10), "number", Task.classification)
+        assert result[:2].tolist() == labels
 
 
 def test_a_target_too_large_for_scores_is_refused_before_any_training():
