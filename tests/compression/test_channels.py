@@ -40,8 +40,8 @@ def test_channels_without_a_scale_go_first(posterior, criterion):
     pruned = prune_channels(posterior, x, multiply_adds=0.7, criterion=criterion)
     small = pruned.network
     assert all(torch.equal(value, before[key]) for key, value in pruned.before.state_dict().items())
-    kept = [any(torch.equal(own, filter) for own in small[0].weight) for filter in model[0].weight]
-    assert kept[:2] == [False, False]
+    remains = [any(torch.equal(row, filter) for row in small[0].weight) for filter in model[0].weight]
+    assert remains[:2] == [False, False]
     assert multiply_adds(small, x) <= 0.7 * multiply_adds(model, x)
     assert all(torch.equal(value, before[key]) for key, value in model.state_dict().items())
     again = bn.MCBN(batch_size=8, states=4).fit(small, x, bn.Categorical())
@@ -81,7 +81,7 @@ def test_what_cannot_be_pruned(posterior):
     plain = nn.Sequential(nn.Conv2d(1, 2, 3), nn.Flatten(), nn.Linear(50, 2))
     mixed = nn.Sequential(nn.Conv2d(1, 2, 3), nn.BatchNorm2d(2), nn.Softmax(1), nn.Flatten(), nn.Linear(50, 2))
     point, plain, mixed = (bn.deterministic(model, bn.Categorical()) for model in (posterior.model, plain, mixed))
-    for given, rows, options, match in (
+    for argument, rows, options, match in (
         (posterior, x, {"criterion": "magic"}, "criterion must be one of .*, got 'magic'"),
         (posterior, x, {"multiply_adds": 0.01}, "multiply_adds must be a number from 0.05 to 1, got 0.01"),
         (posterior, x, {"multiply_adds": 0.05}, r"multiply_adds=0.05, but a share of 0\.\d+ is left"),
@@ -92,7 +92,7 @@ def test_what_cannot_be_pruned(posterior):
         (mixed, x, {}, r"can be pruned \(most frequent reason: _2 \(softmax\)"),
     ):
         with pytest.raises(bn.BayesNormError, match=match):
-            prune_channels(given, rows, **options)
+            prune_channels(argument, rows, **options)
 
 
 class Residual(nn.Module):

@@ -18,13 +18,13 @@ def made_posterior(model, likelihood, noisy, *, kind=NormalJeffreysWeights, std=
     y = torch.randint(0, 2, (4,)) if isinstance(likelihood, bn.Categorical) else torch.randn(4, 1)
     method = trained(epochs=1, start="trained", learning_rate=1e-9, delta=std)
     posterior = method.fit(model, (x, y), likelihood)
-    for name, own in posterior.weights.items():
-        if hasattr(own, "log_noise"):
-            dead = torch.arange(own.mean.shape[own.axis]) >= noisy.get(name, 10**6)
+    for name, layer in posterior.weights.items():
+        if hasattr(layer, "log_noise"):
+            dead = torch.arange(layer.mean.shape[layer.axis]) >= noisy.get(name, 10**6)
             if kind is NormalJeffreysWeights:
-                own.z_mean[dead] = 1e-4
+                layer.z_mean[dead] = 1e-4
             else:
-                own.a[0, dead] = -4.0
+                layer.a[0, dead] = -4.0
     return posterior
 
 
@@ -88,10 +88,10 @@ def test_a_network_that_was_trained_on_is_written_as_it_is_until_it_is_rounded(p
     rounded.save(tmp_path / "rounded")
     assert torch.equal(load_compressed(tmp_path / "rounded", image_network())(x), rounded.network(x))
     assert rounded.report().bytes_after < 1.2 * few.bytes_after
-    for name, own in rounded.precisions.items():
-        assert own.step == compressed.precisions[name].step
+    for name, weights in rounded.precisions.items():
+        assert weights.step == compressed.precisions[name].step
         moved = rounded.network.state_dict()[name] - trained[name]
-        assert 0 < moved.abs().max() <= own.step / 2 * (1 + 1e-6)
+        assert 0 < moved.abs().max() <= weights.step / 2 * (1 + 1e-6)
     assert all(torch.equal(value, trained[name]) for name, value in compressed.network.state_dict().items())
 
 
@@ -141,8 +141,8 @@ def test_groups_behind_one_that_matters_are_tried_one_by_one(looks, columns):
         model[0].weight.copy_(torch.tensor([[2.0, 0.0005, 0.001, 0.0]]))
     posterior = made_posterior(model, bn.Gaussian(4.0), {"shape": (4,)})
     posterior.weights["0.weight"].z_log_std.copy_(torch.tensor([-0.5, -0.6, -0.7, -0.8]))  # the noisiest matters
-    found = bn.compress(posterior, x, model(x).detach(), tolerance=0.001, looks=looks).network[0]
-    assert found.weight.shape[1] == columns
+    result = bn.compress(posterior, x, model(x).detach(), tolerance=0.001, looks=looks).network[0]
+    assert result.weight.shape[1] == columns
 
 
 @pytest.mark.parametrize(("weight", "columns"), [(0.04, 2), (0.059, 2), (0.08, 3)])
@@ -156,8 +156,8 @@ def test_what_one_layer_does_not_spend_another_may(weight, columns):
     posterior = made_posterior(model, bn.Gaussian(4.0), {"shape": (3,)}, std=1e-4)
     posterior.weights["0.weight"].z_log_std.copy_(torch.tensor([-9.0, -9.0, -5.0]))
     posterior.weights["1.weight"].z_log_std.fill_(-9.0)
-    found = bn.compress(posterior, x, model(x).detach(), tolerance=0.01).network
-    assert (found[0].weight.shape[1], found[1].weight.shape[1]) == (columns, 2)
+    result = bn.compress(posterior, x, model(x).detach(), tolerance=0.01).network
+    assert (result[0].weight.shape[1], result[1].weight.shape[1]) == (columns, 2)
 
 
 def test_noise_that_new_batch_statistics_would_blow_up():
@@ -173,9 +173,9 @@ def test_noise_that_new_batch_statistics_would_blow_up():
     posterior.weights["0.weight"].z_log_std.fill_(-9.0)
     posterior.weights["2.weight"].z_log_std.copy_(torch.tensor([-9.0, -2.0, 0.0]))
     y = model(x).detach()
-    found = bn.compress(posterior, x, y, tolerance=0.01)
-    assert found.network[2].weight.shape == (1, 2)
-    report = found.report(x, y)
+    compression = bn.compress(posterior, x, y, tolerance=0.01)
+    assert compression.network[2].weight.shape == (1, 2)
+    report = compression.report(x, y)
     assert report.after.loss < report.before.loss + 2 * 0.01
 
 

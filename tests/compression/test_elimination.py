@@ -17,9 +17,9 @@ def reader_of(x, outputs, bias=True):
     return Reader(layer, list(range(x.shape[1])), x.mean(0), centred.T @ centred / len(x), torch.rand(outputs).double())
 
 
-def best_rest(reader, x, kept):
+def best_rest(reader, x, units):
     """What outputs lack at best when only these inputs are read, by least squares."""
-    outputs, design = reader.layer(x).detach(), torch.cat([x[:, kept], torch.ones(len(x), 1).double()], 1)
+    outputs, design = reader.layer(x).detach(), torch.cat([x[:, units], torch.ones(len(x), 1).double()], 1)
     rest = outputs - design @ torch.linalg.lstsq(design, outputs).solution
     return float((rest.square().mean(0) * reader.matters).sum())
 
@@ -42,11 +42,11 @@ def test_the_order_is_that_of_an_exhaustive_search(rows, monkeypatch):
 def test_what_stays_makes_up_for_what_goes(rows, monkeypatch):
     monkeypatch.setattr(elimination, "RIDGE", 1e-12)
     reader = reader_of(rows, 4)
-    wanted, kept = best_rest(reader, rows, [0, 2, 5]), [0, 2, 5]
+    wanted, rest = best_rest(reader, rows, [0, 2, 5]), [0, 2, 5]
     before = reader.layer(rows).detach()
     make_up([reader], {1, 3, 4})
-    found = rows[:, kept] @ reader.layer.weight[:, kept].detach().T + reader.layer.bias.detach()
-    assert float(((found - before).square().mean(0) * reader.matters).sum()) == pytest.approx(wanted, rel=1e-6)
+    result = rows[:, rest] @ reader.layer.weight[:, rest].detach().T + reader.layer.bias.detach()
+    assert float(((result - before).square().mean(0) * reader.matters).sum()) == pytest.approx(wanted, rel=1e-6)
 
 
 def test_units_that_several_layers_read_are_missed_by_all(rows):
@@ -66,7 +66,7 @@ def test_many_inputs_count_one_by_one(monkeypatch):
         model[1].weight[3] = model[1].bias[3] = 0
     posterior = bn.MCBN(8, states=8).fit(model.eval(), x, bn.Categorical())
     small = prune_channels(posterior, x, multiply_adds=0.9).network
-    assert not any(torch.equal(own, model[0].weight[3]) for own in small[0].weight)
+    assert not any(torch.equal(row, model[0].weight[3]) for row in small[0].weight)
 
 
 @pytest.mark.parametrize("last", [nn.Linear(6, 3), nn.Linear(6, 3, bias=False)])
