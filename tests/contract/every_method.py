@@ -30,9 +30,9 @@ METHODS = methods_in(methods)
 
 def variants(cls):
     """Return small methods of a class, one with correlations too where it can have them."""
-    known = inspect.signature(cls).parameters
-    method = cls(**{name: value for name, value in SETTINGS.items() if name in known})
-    return [method, dataclasses.replace(method, rank=12)] if "rank" in known else [method]
+    names = inspect.signature(cls).parameters
+    method = cls(**{name: value for name, value in SETTINGS.items() if name in names})
+    return [method, dataclasses.replace(method, rank=12)] if "rank" in names else [method]
 
 
 VARIANTS = [method for cls in METHODS for method in variants(cls)]

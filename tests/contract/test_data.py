@@ -90,8 +90,8 @@ def test_every_function_takes_them_with_the_result_of_tensors(kind, posterior, t
     assert torch.allclose(bn.adapt(posterior, source()).location, bn.adapt(posterior, X).location)
     options = {"batch_size": False, "samples": 4, "refinements": 2}
     calibrated = bn.calibrate(posterior, X, Y, **options)
-    found = bn.calibrate(posterior, source(), **options)
-    assert found.likelihood.precision == pytest.approx(calibrated.likelihood.precision, rel=1e-4)
+    result = bn.calibrate(posterior, source(), **options)
+    assert result.likelihood.precision == pytest.approx(calibrated.likelihood.precision, rel=1e-4)
     assert torch.equal(before, torch.get_rng_state()), "the global generator is left alone"
 
 

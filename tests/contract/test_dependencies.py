@@ -26,29 +26,29 @@ BESIDE = {"triton", "bayesnorm", "bayesnorm_command", "experiments"}
 
 def distributions(lines: list[str]) -> set[str]:
     """Return the names in lines of requirements; for extras of this package, what is in them."""
-    found = set()
+    result = set()
     for line in lines:
         one = requirements.Requirement(line)
         inner = [distributions(EXTRAS[extra]) for extra in one.extras]
-        found |= {one.name} if one.name != PROJECT["name"] else set().union(*inner)
-    return found
+        result |= {one.name} if one.name != PROJECT["name"] else set().union(*inner)
+    return result
 
 
 def imported(source: str) -> set[str]:
     """Return the packages that a module imports anywhere, also by `importlib` or `load_package`."""
-    found = set()
+    result = set()
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found |= {alias.name for alias in node.names}
+            result |= {alias.name for alias in node.names}
         elif isinstance(node, ast.ImportFrom) and not node.level:
-            found.add(node.module)
+            result.add(node.module)
         elif isinstance(node, ast.Call) and ast.unparse(node.func) in (
             "importlib.import_module",
             "importlib.util.find_spec",
             "load_package",
         ):
-            found |= {argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)}
-    return {name.split(".")[0] for name in found}
+            result |= {argument.value for argument in node.args[:1] if isinstance(argument, ast.Constant)}
+    return {name.split(".")[0] for name in result}
 
 
 def third_party(folder: str) -> set[str]:

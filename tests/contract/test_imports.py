@@ -78,28 +78,28 @@ class Import:
 def imports_in(source: str, by: str, is_package: bool, modules: frozenset[str]) -> list[Import]:
     """Return all that `source`, the text of module `by`, imports; `modules` are those that exist."""
     parts = by.split(".")
-    found = []
+    results = []
     for node in ast.walk(ast.parse(source)):
         if isinstance(node, ast.Import):
-            found += [Import(by, alias.name, None) for alias in node.names]
+            results += [Import(by, alias.name, None) for alias in node.names]
         elif isinstance(node, ast.ImportFrom):
             here = parts[: len(parts) - node.level + is_package] if node.level else []
             module = ".".join([*here, *([node.module] if node.module else [])])
             for alias in node.names:
                 inner = f"{module}.{alias.name}"
-                found.append(Import(by, inner, None) if inner in modules else Import(by, module, alias.name))
-    return found
+                results.append(Import(by, inner, None) if inner in modules else Import(by, module, alias.name))
+    return results
 
 
 @functools.cache
 def files() -> dict[str, Path]:
     """Module -> its file, in the package and beside it."""
-    found = {}
+    results = {}
     for folder in (PACKAGE, *BESIDE):
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder.parent).with_suffix("").parts
-            found[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
-    return found
+            results[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
+    return results
 
 
 def shadowed(package: str, source: str) -> set[str]:
@@ -234,9 +234,9 @@ if TYPE_CHECKING:
 def f():
     from ...bayesnorm.plots import _draw
 """
-    known = frozenset({"bayesnorm.files", "bayesnorm.methods", "bayesnorm.network"})
-    found = imports_in(source, "bayesnorm.engines.any", is_package=False, modules=known)
-    assert {(one.module, one.name) for one in found if is_ours(one.module)} == {
+    package = frozenset({"bayesnorm.files", "bayesnorm.methods", "bayesnorm.network"})
+    result = imports_in(source, "bayesnorm.engines.any", is_package=False, modules=package)
+    assert {(one.module, one.name) for one in result if is_ours(one.module)} == {
         ("bayesnorm.metrics.pll", None),
         ("bayesnorm.files", None),
         ("bayesnorm.methods", None),
@@ -248,7 +248,7 @@ def f():
     }
     within = "from .doctor import doctor as doctor"  # a function of its module's name
     assert shadowed("bayesnorm.network", within) == {"bayesnorm.network.doctor"}
-    (door,) = imports_in("from .layers import choose_layers", "bayesnorm.network", is_package=True, modules=known)
+    (door,) = imports_in("from .layers import choose_layers", "bayesnorm.network", is_package=True, modules=package)
     assert door == Import("bayesnorm.network", "bayesnorm.network.layers", "choose_layers")
 
 

@@ -100,9 +100,9 @@ def test_their_targets_are_where_they_are(kind, posteriors):
     posterior, joined = posteriors
     options = {"batch_size": False, "samples": 4, "refinements": 2}
     expected = bn.calibrate(joined, torch.cat([X, META], 1), Y, **options)
-    found = bn.calibrate(posterior, WITH_TARGETS[kind], **options)
-    assert found.likelihood.precision == pytest.approx(expected.likelihood.precision, rel=1e-3)
-    assert bn.calibrate(posterior, (X, META), Y, **options).likelihood == found.likelihood
+    calibrated = bn.calibrate(posterior, WITH_TARGETS[kind], **options)
+    assert calibrated.likelihood.precision == pytest.approx(expected.likelihood.precision, rel=1e-3)
+    assert bn.calibrate(posterior, (X, META), Y, **options).likelihood == calibrated.likelihood
 
 
 @pytest.mark.parametrize(
@@ -116,10 +116,10 @@ def test_their_targets_are_where_they_are(kind, posteriors):
 @pytest.mark.parametrize("keep", ["samples", "summary"])
 def test_engines(engine, keep, posteriors):
     posterior, joined = posteriors
-    found = posterior.predict({"x": X, "meta": META}, engine, keep=keep)
+    predictive = posterior.predict({"x": X, "meta": META}, engine, keep=keep)
     expected = joined.predict(torch.cat([X, META], 1), engine, keep=keep)
-    assert torch.allclose(found.mean, expected.mean, atol=1e-5)
-    assert torch.allclose(found.epistemic, expected.epistemic, atol=1e-5)
+    assert torch.allclose(predictive.mean, expected.mean, atol=1e-5)
+    assert torch.allclose(predictive.epistemic, expected.epistemic, atol=1e-5)
 
 
 @pytest.mark.parametrize("kind", ["mcbn", "dropout", "deterministic", "combined", "ensemble", "adapted", "stochastic"])
@@ -145,8 +145,8 @@ def test_posteriors_and_files(kind, networks, posteriors, tmp_path):
 def test_compiled_posteriors_run_several_inputs_uncompiled(posteriors):
     compiled = posteriors[0].compile()
     with pytest.warns(bn.BayesNormWarning, match="takes several inputs, which cannot be compiled. It runs uncompiled"):
-        found = compiled.predict((X, META), samples=4)
-    assert torch.allclose(found.mean, posteriors[0].predict((X, META), samples=4).mean, atol=1e-5)
+        predictive = compiled.predict((X, META), samples=4)
+    assert torch.allclose(predictive.mean, posteriors[0].predict((X, META), samples=4).mean, atol=1e-5)
 
 
 def test_a_bad_value_in_one_of_several_inputs_is_named(posteriors):
@@ -246,8 +246,8 @@ def test_ensembles_of_networks_of_a_whole_graph_predict():
     members = [bn.deterministic(net, bn.Gaussian(), forward_kwargs={"edge_index": edges}) for net in networks]
     expected = torch.stack([net(X, edges) for net in networks])
     for engine in (None, bn.MonteCarlo(2, block_bytes=99)):
-        found = bn.ensemble(members).predict(X, engine)
-        assert torch.allclose(found.loc.sort(0).values, expected.sort(0).values, atol=1e-6)
+        predictive = bn.ensemble(members).predict(X, engine)
+        assert torch.allclose(predictive.loc.sort(0).values, expected.sort(0).values, atol=1e-6)
 
 
 class DropoutGraph(WholeGraph):
@@ -360,10 +360,10 @@ class InsideOutput(nn.Module):
 
 def test_shared_parts_may_return_dataclasses_that_are_written_to():
     posterior = bn.MCBN(batch_size=8, states=8, layers=1).fit(InsideOutput().eval(), X)
-    found, looped = posterior.predict(X, samples=4), posterior.predict(X, bn.MonteCarlo(4, vectorize=False))
-    assert torch.allclose(found.mean, looped.mean, atol=1e-6)
+    result, looped = posterior.predict(X, samples=4), posterior.predict(X, bn.MonteCarlo(4, vectorize=False))
+    assert torch.allclose(result.mean, looped.mean, atol=1e-6)
     reference = [torch.func.functional_call(posterior.network, s, (X,)) for s in _each(posterior.sample(4))]
-    assert torch.allclose(found.loc, torch.stack(reference), atol=1e-5)
+    assert torch.allclose(result.loc, torch.stack(reference), atol=1e-5)
 
 
 def _each(states):

@@ -257,10 +257,10 @@ def test_context_and_mode_change_nothing(method, task, context, fitted):
     task.model.train()
     with context():
         posterior = fit(method, task)
-        found = numbers(posterior.predict(task.new_x), task.new_y)
+        result = numbers(posterior.predict(task.new_x), task.new_y)
         one_by_one = bn.MonteCarlo(posterior.default_samples, vectorize=False)
         looped = posterior.predict(task.new_x * 1.0, engine=one_by_one)
-    assert_same(expected, found)
+    assert_same(expected, result)
     assert_same(expected, numbers(looped, task.new_y), exact=False)
     task.model.eval()
     assert_same(expected, numbers(posterior.predict(task.new_x), task.new_y))
@@ -294,10 +294,10 @@ def test_global_generators_are_neither_changed_nor_used(method, regression, fitt
 def test_a_draw_is_an_override_of_the_networks_state(method, task, fitted):
     posterior = fitted(method, task)
     state = posterior.sample(5, seed=1)
-    own = {**dict(posterior.network.named_parameters()), **dict(posterior.network.named_buffers())}
+    tensors = {**dict(posterior.network.named_parameters()), **dict(posterior.network.named_buffers())}
     assert state
     for name, value in state.items():
-        assert value.shape == (5, *own[name].shape), name
+        assert value.shape == (5, *tensors[name].shape), name
         assert torch.isfinite(value).all()
         if name.endswith("running_var"):
             assert (value > -1e-5).all(), "a variance plus eps stays positive"

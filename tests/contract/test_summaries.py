@@ -31,19 +31,19 @@ def compare_summaries(posterior, task, engines):
 def assert_same_but_samples(summary, samples, y):
     if isinstance(samples, bn.ClassificationPredictive):
         assert isinstance(summary, ClassificationSummary)
-        expected, found = numbers(samples, y), numbers(summary, y)
+        expected, result = numbers(samples, y), numbers(summary, y)
         assert summary.sample(3, seed=1).shape == samples.sample(3, seed=1).shape
-        kept = (*summary.log_probs.shape, len(summary.weights))
-        assert kept == (1, *samples.log_probs.shape[1:], 1)
+        dimensions = (*summary.log_probs.shape, len(summary.weights))
+        assert dimensions == (1, *samples.log_probs.shape[1:], 1)
     else:
         names = ("mean", "epistemic", "aleatoric", "variance", "std")
-        expected, found = ({name: getattr(own, name) for name in names} for own in (samples, summary))
-        expected["crps"], found["crps"] = samples.crps(y), summary.crps(y)
+        expected, result = ({name: getattr(predictive, name) for name in names} for predictive in (samples, summary))
+        expected["crps"], result["crps"] = samples.crps(y), summary.crps(y)
         if isinstance(summary, RegressionSummary):  # not the delta method's, which has no samples to keep
             with pytest.raises(bn.BayesNormError, match=r"samples are needed here.*keep=.summary"):
                 summary.interval(0.9)
     for name, value in expected.items():
         if value.is_floating_point():
-            torch.testing.assert_close(found[name], value, **TOLERANCE[value.dtype], msg=f"{name}")
+            torch.testing.assert_close(result[name], value, **TOLERANCE[value.dtype], msg=f"{name}")
         else:
-            assert torch.equal(found[name], value), name
+            assert torch.equal(result[name], value), name
