@@ -45,8 +45,8 @@ def test_the_predictive_is_the_same_inside_and_outside(outputs, method, engine):
     with HALF:
         inside = posterior.predict(X[:7], engine)
         fitted_inside = method.fit(model, X, likelihood)
-    for found in (inside, posterior.predict(X[:7], engine), fitted_inside.predict(X[:7], engine)):
-        assert torch.equal(found.epistemic, expected.epistemic)
+    for result in (inside, posterior.predict(X[:7], engine), fitted_inside.predict(X[:7], engine)):
+        assert torch.equal(result.epistemic, expected.epistemic)
 
 
 @pytest.mark.parametrize("method", [bn.BayesByBackprop(epochs=1), bn.MNF(epochs=1)], ids=lambda m: type(m).__name__)
@@ -54,10 +54,10 @@ def test_samples_and_divergences_of_weights_are_those_outside(method):
     posterior = method.fit(InFullPrecision(1), (X, X[:, :1]))
     expected, divergence = posterior.sample(3), posterior.kl(4)
     with HALF:
-        found = posterior.sample(3)
+        samples = posterior.sample(3)
         assert posterior.kl(4) == divergence
     for name, value in expected.items():
-        assert torch.equal(found[name], value), name
+        assert torch.equal(samples[name], value), name
 
 
 def test_a_prediction_inside_does_not_make_those_outside_coarse():
@@ -66,9 +66,9 @@ def test_a_prediction_inside_does_not_make_those_outside_coarse():
     posterior = bn.MCBN(batch_size=8, states=12).fit(model, X)
     with HALF:
         assert posterior.outputs(6, X).dtype == torch.bfloat16, "the network's own outputs"
-    found = posterior.outputs(6, X)
-    assert found.dtype == torch.float32
-    assert torch.equal(found, expected)
+    result = posterior.outputs(6, X)
+    assert result.dtype == torch.float32
+    assert torch.equal(result, expected)
 
 
 def test_small_deviations_of_a_half_precision_network_do_not_vanish():
@@ -108,6 +108,6 @@ def test_convolutions_stay_vectorised(inside):
     posterior = bn.MCBN(8, states=8).fit(EntersAutocast(body.eval()) if inside else body, images, bn.Categorical())
     with warnings.catch_warnings(), HALF:
         warnings.simplefilter("error")  # a warning says that samples run one by one
-        found = posterior.predict(images[:5], samples=8)
+        predictive = posterior.predict(images[:5], samples=8)
         looped = posterior.predict(images[:5], bn.MonteCarlo(8, vectorize=False))
-    assert torch.allclose(found.probs, looped.probs, atol=0.02)
+    assert torch.allclose(predictive.probs, looped.probs, atol=0.02)

@@ -50,15 +50,15 @@ def test_exact_where_the_network_is_linear_in_the_deviation():
     model[1].running_var.uniform_(0.5, 2)
     posterior = means_only(fitted(model))
     x = rows(7, 3, seed=1)
-    found = posterior.predict(x, Delta())
+    predictive = posterior.predict(x, Delta())
     slope = model[2].weight[0].detach() * model[1].weight.detach() / (model[1].running_var + model[1].eps).sqrt()
     spread = posterior.fluctuations.deviations[:, :5].T.cov(correction=0)
-    torch.testing.assert_close(found.epistemic, (slope @ spread @ slope).expand(7, 1), **TIGHT)
-    torch.testing.assert_close(found.mean, model(x).detach(), **TIGHT)
+    torch.testing.assert_close(predictive.epistemic, (slope @ spread @ slope).expand(7, 1), **TIGHT)
+    torch.testing.assert_close(predictive.mean, model(x).detach(), **TIGHT)
     every_batch_once = posterior.predict(x, bn.MonteCarlo(samples=20))
-    torch.testing.assert_close(found.epistemic, every_batch_once.epistemic, **TIGHT)
-    torch.testing.assert_close(found.mean, every_batch_once.mean, **TIGHT)
-    torch.testing.assert_close(found.aleatoric, torch.ones(7, 1, dtype=torch.float64), **TIGHT)
+    torch.testing.assert_close(predictive.epistemic, every_batch_once.epistemic, **TIGHT)
+    torch.testing.assert_close(predictive.mean, every_batch_once.mean, **TIGHT)
+    torch.testing.assert_close(predictive.aleatoric, torch.ones(7, 1, dtype=torch.float64), **TIGHT)
 
 
 @pytest.mark.parametrize(("layers", "center"), [(None, "batch"), (1, "running")])
@@ -94,12 +94,12 @@ def test_forward_mode_is_reverse_mode(norm, monkeypatch):
     posterior, x = fitted(network(8, norm), bn.Gaussian(), states=5).at_batch_size(3), rows(4, 3, seed=1)
     forward, calls = delta._forward_mode, []
     monkeypatch.setattr(delta, "_forward_mode", lambda *args: calls.append(1) or forward(*args))
-    found = Delta().outputs(posterior, x)
+    result = Delta().outputs(posterior, x)
     assert calls == [1]
     mean, jacobian = output_jacobian(posterior, x)
     root = jacobian @ (posterior.fluctuations.root()[0] * posterior.spread).T
-    torch.testing.assert_close(found.mean, mean, **TIGHT)
-    torch.testing.assert_close(covariance(found), root @ root.mT, **TIGHT)
+    torch.testing.assert_close(result.mean, mean, **TIGHT)
+    torch.testing.assert_close(covariance(result), root @ root.mT, **TIGHT)
     Delta().outputs(fitted(network(8), bn.Gaussian(), states=9), x)
     Delta().outputs(bn.StochasticBN(8, states=5).fit(network(8), rows(60, 3), bn.Gaussian()), x)
     assert calls == [1], "reverse mode where there are fewer outputs than directions, or independent coordinates"
@@ -147,9 +147,9 @@ def test_a_larger_effective_batch_size_scales_the_variance():
     posterior, x = fitted(network()), rows(4, 3, seed=1)
     expected = posterior.predict(x, Delta())
     for size in (2, 64.5):
-        found = posterior.at_batch_size(size).predict(x, Delta())
-        torch.testing.assert_close(found.epistemic, expected.epistemic * 8 / size, **TIGHT)
-        torch.testing.assert_close(found.mean, expected.mean, **TIGHT)
+        predictive = posterior.at_batch_size(size).predict(x, Delta())
+        torch.testing.assert_close(predictive.epistemic, expected.epistemic * 8 / size, **TIGHT)
+        torch.testing.assert_close(predictive.mean, expected.mean, **TIGHT)
 
 
 def test_some_layers_are_the_joint_covariance_with_the_others_still():
@@ -157,9 +157,9 @@ def test_some_layers_are_the_joint_covariance_with_the_others_still():
     deviations = posterior.fluctuations.deviations.clone()
     deviations[:, [*range(5), *range(9, 14)]] = 0  # means, then log variances: the first layer's five of each
     still = dataclasses.replace(posterior, fluctuations=Empirical(deviations))
-    found = posterior.at_layers(1).predict(x, Delta())
-    torch.testing.assert_close(found.epistemic, still.predict(x, Delta()).epistemic, **TIGHT)
-    assert (found.epistemic < posterior.predict(x, Delta()).epistemic).any()
+    predictive = posterior.at_layers(1).predict(x, Delta())
+    torch.testing.assert_close(predictive.epistemic, still.predict(x, Delta()).epistemic, **TIGHT)
+    assert (predictive.epistemic < posterior.predict(x, Delta()).epistemic).any()
 
 
 def test_classes_agree_with_all_samples_where_the_network_is_nearly_linear():
@@ -171,14 +171,14 @@ def test_classes_agree_with_all_samples_where_the_network_is_nearly_linear():
     # relative size d, some of each sign, times the number of layers.
     torch.testing.assert_close(outputs.variance, samples.var(0, correction=0), rtol=0.1, atol=0)
     many = posterior.predict(x, bn.MonteCarlo(samples=states))
-    found = posterior.predict(x, Delta())
+    predictive = posterior.predict(x, Delta())
     # The mean over mirrored pairs has no first-order term, so that plain standard errors are an upper bound.
-    error = (found.epistemic / (SOFTMAX_SAMPLES // 2)).sqrt()
-    assert ((found.probs - many.probs).abs() < SIGMAS * error).all()
+    error = (predictive.epistemic / (SOFTMAX_SAMPLES // 2)).sqrt()
+    assert ((predictive.probs - many.probs).abs() < SIGMAS * error).all()
     # A variance from n/2 pairs has relative standard error sqrt(2 / 128) = 12.5 %.
     relative = math.sqrt(2 / (SOFTMAX_SAMPLES // 2))
-    assert ((found.epistemic / many.epistemic - 1).abs() < SIGMAS * relative).all()
-    assert found.mutual_information.min() > 0
+    assert ((predictive.epistemic / many.epistemic - 1).abs() < SIGMAS * relative).all()
+    assert predictive.mutual_information.min() > 0
 
 
 def test_the_softmax_step_is_the_integral_over_a_gaussian_logit():
@@ -202,11 +202,11 @@ def test_samples_of_the_outputs_have_their_mean_and_covariance():
     drawn = outputs.sample(n, seed=0)
     torch.testing.assert_close(drawn.mean(0), outputs.mean, **TIGHT)
     exact = covariance(outputs)
-    found = torch.einsum("nbi,nbj->bij", drawn - 1, drawn - 1) / n
+    result = torch.einsum("nbi,nbj->bij", drawn - 1, drawn - 1) / n
     variances = exact.diagonal(dim1=1, dim2=2)
     # n / 2 independent pairs: Var(c_ij) = (c_ii c_jj + c_ij^2) / (n / 2).
     error = ((variances[:, :, None] * variances[:, None] + exact.square()) / (n // 2)).sqrt()
-    assert ((found - exact).abs() < SIGMAS * error).all()
+    assert ((result - exact).abs() < SIGMAS * error).all()
 
 
 @pytest.mark.parametrize("center", ["running", "batch"])
@@ -218,10 +218,10 @@ def test_a_layer_that_carries_an_activation_is_the_layer_and_the_activation(cent
     plain.load_state_dict(model[1].state_dict())
     same = nn.Sequential(model[0], plain, nn.Tanh(), model[2])
     x = rows(4, 3, seed=1)
-    found, expected = (fitted(m, center=center).predict(x, Delta()) for m in (model, same))
-    torch.testing.assert_close(found.epistemic, expected.epistemic, **TIGHT)
-    torch.testing.assert_close(found.mean, expected.mean, **TIGHT)
-    assert found.epistemic.min() > 1e-4
+    result, expected = (fitted(m, center=center).predict(x, Delta()) for m in (model, same))
+    torch.testing.assert_close(result.epistemic, expected.epistemic, **TIGHT)
+    torch.testing.assert_close(result.mean, expected.mean, **TIGHT)
+    assert result.epistemic.min() > 1e-4
 
 
 @pytest.mark.parametrize("center", ["running", "batch"])
@@ -239,8 +239,8 @@ def test_a_layer_that_reuses_its_input_is_refused_with_what_would_work(center, s
 def test_a_reusing_layer_that_is_not_drawn_does_no_harm():
     model = nn.Sequential(nn.Linear(3, 5), Skipping(5), nn.Tanh(), nn.Linear(5, 4), nn.BatchNorm1d(4), nn.Linear(4, 1))
     posterior = fitted(model.double(), layers=["4"])
-    found, expected = (posterior.predict(rows(4, 3, seed=1), e) for e in (Delta(), bn.MonteCarlo(samples=20)))
-    assert (found.epistemic / expected.epistemic - 1).abs().max() < 0.5, "one layer, mildly nonlinear at M = 8"
+    result, expected = (posterior.predict(rows(4, 3, seed=1), e) for e in (Delta(), bn.MonteCarlo(samples=20)))
+    assert (result.epistemic / expected.epistemic - 1).abs().max() < 0.5, "one layer, mildly nonlinear at M = 8"
 
 
 @pytest.mark.parametrize("outputs", [1, 8], ids=["reverse", "forward"])
@@ -253,10 +253,10 @@ def test_contexts_change_nothing_and_no_gradient_stays(context, requires_grad, o
     expected = fitted(model, bn.Gaussian(), states=5).predict(x, Delta())
     before = snapshot(model)
     with context():
-        found = fitted(model, bn.Gaussian(), states=5).predict(x * 1.0, Delta())
+        predictive = fitted(model, bn.Gaussian(), states=5).predict(x * 1.0, Delta())
     for name in ("mean", "epistemic", "variance"):
-        assert torch.equal(getattr(found, name), getattr(expected, name))
-        assert not getattr(found, name).requires_grad
+        assert torch.equal(getattr(predictive, name), getattr(expected, name))
+        assert not getattr(predictive, name).requires_grad
     assert snapshot(model) == before
     assert all(parameter.grad is None for parameter in model.parameters())
 

@@ -43,11 +43,11 @@ def standardised(posterior, x):
 @pytest.mark.parametrize("method", METHODS, ids=str)
 def test_they_are_the_outputs_principal_components(method):
     posterior, x = method.fit(network(2), rows(60, 3), bn.Gaussian()), rows(12, 3, seed=1)
-    found, sensitivities = output_components(posterior, x)
+    result, sensitivities = output_components(posterior, x)
     jacobian, correlation = standardised(posterior, x)
     values, vectors = torch.linalg.eigh(correlation)
-    values, vectors = values.flip(0)[: len(found)], vectors.flip(1)[:, : len(found)]
-    moved = jacobian @ found.T  # (outputs, R): J v_r = sqrt(l_r) w_r
+    values, vectors = values.flip(0)[: len(result)], vectors.flip(1)[:, : len(result)]
+    moved = jacobian @ result.T  # (outputs, R): J v_r = sqrt(l_r) w_r
     torch.testing.assert_close(moved.T @ moved, values.diag(), rtol=1e-6, atol=1e-8 * values[0].item())
     for k in range(3):
         outer = values[k] * torch.outer(vectors[:, k], vectors[:, k])
@@ -58,18 +58,18 @@ def test_they_are_the_outputs_principal_components(method):
 def test_a_direction_is_one_standard_deviation_long():
     """v_r = S J^T w / sqrt(l) has v^T S^-1 v = 1 where S is regular."""
     posterior = bn.GaussianBN(8).fit(network(), rows(60, 3))
-    found, _ = output_components(posterior, rows(12, 3, seed=1))
+    result, _ = output_components(posterior, rows(12, 3, seed=1))
     inverse = torch.linalg.inv(joint_covariance(posterior))
-    lengths = found @ inverse @ found.T
-    torch.testing.assert_close(lengths, torch.eye(len(found), dtype=torch.float64), rtol=1e-5, atol=1e-5)
+    lengths = result @ inverse @ result.T
+    torch.testing.assert_close(lengths, torch.eye(len(result), dtype=torch.float64), rtol=1e-5, atol=1e-5)
 
 
 def test_as_many_as_the_outputs_need_and_no_more():
     model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 1)).double().eval()
     posterior = bn.MCBN(8, states=30).fit(model, rows(60, 3))
-    found, sensitivities = output_components(posterior, rows(30, 3, seed=1))
+    result, sensitivities = output_components(posterior, rows(30, 3, seed=1))
     # f = a (h - m) / s: a row's gradient is (-a / s, -a (h - m) / 2s), one fixed part and h - m, which has rank 3.
-    assert len(found) == 4
+    assert len(result) == 4
     torch.testing.assert_close(sensitivities.square().sum(1), torch.ones(30, dtype=torch.float64))
     assert (sensitivities.square().sum(0).diff() <= 0).all(), "the largest first"
     few = asked(bn.MCBN(8, states=60).fit(network(3), rows(60, 3), bn.Gaussian()))
@@ -79,10 +79,10 @@ def test_as_many_as_the_outputs_need_and_no_more():
 
 
 def test_what_is_kept_is_what_a_file_would_keep():
-    found = asked(bn.MCBN(8, states=30).fit(network(), rows(60, 3)))
-    for part in (found.components, found.sensitivities):
+    result = asked(bn.MCBN(8, states=30).fit(network(), rows(60, 3)))
+    for part in (result.components, result.sensitivities):
         assert torch.equal(part, part.bfloat16().double())
-    assert found.sensitivities.shape[1] == len(found.components)
+    assert result.sensitivities.shape[1] == len(result.components)
 
 
 def test_random_combinations_stand_for_many_outputs(monkeypatch):
@@ -104,9 +104,9 @@ def test_none_where_there_are_no_derivatives():
     with pytest.warns(bn.BayesNormWarning, match="cannot be vectorised"):
         predictive = posterior.predict(rows(4, 3))
     assert torch.isfinite(predictive.epistemic).all()
-    found = asked(posterior)
-    assert found.components is None
-    assert found.sensitivities is None
+    result = asked(posterior)
+    assert result.components is None
+    assert result.sensitivities is None
     components, shares = posterior.fluctuations.principal(4)
     torch.testing.assert_close(posterior.directions(4), components / shares[-1].sqrt())
 
@@ -123,21 +123,21 @@ def test_none_where_the_outputs_do_not_depend_on_the_statistics():
 def test_mixtures_reproduce_the_outputs_variances_better_than_the_leading_components(rank):
     posterior = bn.MCBN(8, states=30).fit(network(2), rows(60, 3), bn.Gaussian())
     components, moves = asked(posterior).components, asked(posterior).sensitivities
-    found = mixed_directions(components, moves, rank)
-    assert found.shape == (rank, 18)
-    mixture = torch.linalg.lstsq(components.T, found.T).solution  # (n, rank)
+    result = mixed_directions(components, moves, rank)
+    assert result.shape == (rank, 18)
+    mixture = torch.linalg.lstsq(components.T, result.T).solution  # (n, rank)
     variances = (moves @ mixture).square().sum(1)
     leading = moves[:, :rank].square().sum(1)
     scaled = leading / leading.mean()
     assert variances.log().square().mean() < scaled.log().square().mean()
-    assert torch.equal(found, mixed_directions(components, moves, rank)), "deterministic"
+    assert torch.equal(result, mixed_directions(components, moves, rank)), "deterministic"
 
 
 def test_all_components_are_taken_as_they_are():
-    known = asked(bn.MCBN(8, states=5).fit(network(), rows(60, 3)))
-    found = mixed_directions(known.components, known.sensitivities, 30)
+    directions = asked(bn.MCBN(8, states=5).fit(network(), rows(60, 3)))
+    result = mixed_directions(directions.components, directions.sensitivities, 30)
     # Together they explain all of it, up to the rounding to 8 digits.
-    torch.testing.assert_close(found, known.components, rtol=2**-7, atol=0)
+    torch.testing.assert_close(result, directions.components, rtol=2**-7, atol=0)
 
 
 def test_a_fit_derives_nothing_until_it_is_asked(monkeypatch):
@@ -176,7 +176,7 @@ def test_directions_are_saved_once_they_are_there(tmp_path):
     before = bn.load(tmp_path / "before", model)
     with pytest.raises(bn.BayesNormError, match=r"no training data. Call posterior.with_directions\(x\)"):
         before.predict(x, bn.SigmaPoints(4))
-    given = before.with_directions(posterior.output_directions.rows)
-    assert torch.equal(given.predict(x, bn.SigmaPoints(4)).loc, expected)
+    copied = before.with_directions(posterior.output_directions.rows)
+    assert torch.equal(copied.predict(x, bn.SigmaPoints(4)).loc, expected)
     with pytest.raises(bn.BayesNormError, match="with_directions"):
         before.predict(x, bn.SigmaPoints(4))  # a new posterior was made; this one is as it was

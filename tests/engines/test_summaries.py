@@ -87,17 +87,17 @@ def test_a_compiled_posterior_runs_as_many_samples_at_once_as_fit(fitted, module
     monkeypatch.setattr(torch, "compile", identity)
     posterior, x = fitted.compile(), module_task.new_x
     expected = fitted.predict(x, bn.MonteCarlo(7))
-    found = posterior.predict(x, bn.MonteCarlo(7), keep="summary")
-    torch.testing.assert_close(found.probs, expected.probs, **CLOSE)
+    predictive = posterior.predict(x, bn.MonteCarlo(7), keep="summary")
+    torch.testing.assert_close(predictive.probs, expected.probs, **CLOSE)
     assert set(sizes) == {7}
     row = 6 * 5 * 4 * 5 * 4  # bytes of the largest activation: rows, channels, pixels
     monkeypatch.setattr(compiled, "GRAPH_BYTES", 3 * row)
     monkeypatch.setattr(compiled, "default_block_bytes", lambda device, needed: 1)
     sizes.clear()
     for keep in ("samples", "summary"):
-        found = posterior.predict(x, bn.MonteCarlo(7), keep=keep)
-        torch.testing.assert_close(found.probs, expected.probs, **CLOSE)
-        torch.testing.assert_close(found.epistemic, expected.epistemic, **CLOSE)
+        predictive = posterior.predict(x, bn.MonteCarlo(7), keep=keep)
+        torch.testing.assert_close(predictive.probs, expected.probs, **CLOSE)
+        torch.testing.assert_close(predictive.epistemic, expected.epistemic, **CLOSE)
     assert set(sizes) == {3}, "seven samples are three graphs of three, which share some"
 
 
@@ -195,7 +195,7 @@ def test_tiles_of_gaussian_and_multi_task_predictions(pooled):
         torch.testing.assert_close(tiled.variance, whole.variance, **CLOSE)
         assert metrics.rmse(tiled, whole.mean) < 1e-5
     tasks = bn.MultiTask({"side": (bn.Gaussian(), 1), "label": (bn.Categorical(), 2)})
-    whole, tiled = (posterior.with_likelihood(tasks).predict(images, FEW, **own) for own in ({}, options))
+    whole, tiled = (posterior.with_likelihood(tasks).predict(images, FEW, **extra) for extra in ({}, options))
     torch.testing.assert_close(tiled["label"].entropy, whole["label"].entropy, **CLOSE)
 
 
