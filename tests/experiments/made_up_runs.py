@@ -39,8 +39,8 @@ def the_papers(change=0.0):
         means = {}
         for table, names in {4: ["normalised_crps"], 5: ["normalised_pll"], 6: ["crps", "pll"], 7: ["rmse"]}.items():
             for name in names:
-                if known := paper_fact(table, dataset, method, name):
-                    error = known.standard_error
-                    means[name] = (known.value + change * error, error)
+                if fact := paper_fact(table, dataset, method, name):
+                    error = fact.standard_error
+                    means[name] = (fact.value + change * error, error)
         rows += runs(dataset, method, **means)
     return rows

@@ -31,13 +31,13 @@ def test_every_entry_teaches_with_an_example(experiments):
 
 def test_every_file_with_a_main_is_an_entry():
     """So that no table or figure is forgotten in the list."""
-    found = set()
+    result = set()
     for path in (ROOT / "experiments").rglob("*.py"):
         functions = [node.name for node in ast.parse(path.read_text()).body if isinstance(node, ast.FunctionDef)]
         if "main" in functions and path.name != "worker.py":
-            found.add(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
+            result.add(".".join(path.relative_to(ROOT).with_suffix("").parts).removesuffix(".__init__"))
     listed = {main.__module__ for main in (*TABLES_AND_FIGURES.values(), *BENCHMARK.values(), *NETWORKS.values())}
-    assert found == listed - {printing.__name__}
+    assert result == listed - {printing.__name__}
 
 
 def test_documents_name_what_exists():
@@ -57,8 +57,8 @@ def test_documents_name_what_exists():
 def test_the_wheel_holds_no_experiments():
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
     assert build == {"wheel": {"packages": ["src/bayesnorm", "src/bayesnorm_command.py"]}}
-    found = {path.name for path in (ROOT / "src").iterdir() if not path.name.endswith((".egg-info", "__pycache__"))}
-    assert found == {"bayesnorm", "bayesnorm_command.py"}
+    results = {path.name for path in (ROOT / "src").iterdir() if not path.name.endswith((".egg-info", "__pycache__"))}
+    assert results == {"bayesnorm", "bayesnorm_command.py"}
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []

@@ -40,15 +40,15 @@ def test_mukhoti_figure1_trains_measures_and_judges(experiments, clothes_and_dig
     monkeypatch.setattr(mukhoti, "STATES", 8)
     ended = experiments("mukhoti-figure1", "--device", "cpu", "--out", tmp_path / "new")
     assert ended.code == 0, ended.err
-    found = json.loads((tmp_path / "new" / "mukhoti_figure1.json").read_text())
-    clothes = found["panels"]["clothes"]
+    content = json.loads((tmp_path / "new" / "mukhoti_figure1.json").read_text())
+    clothes = content["panels"]["clothes"]
     assert set(clothes["retrained"]) == set(clothes["effective"]) == {"8", "32"}
     assert set(clothes["others"]) == {"dropout", "dropout and MCBN", "mean field"}
     # At the size it was fitted with, the effective batch size changes nothing.
     assert clothes["effective"]["8"] == clothes["retrained"]["8"]
     smaller, larger = (clothes["effective"][size]["inside"]["mutual information"][0] for size in ("8", "32"))
     assert larger < smaller
-    assert any(claim["claim"].startswith("table 1, clothes, M = 32") for claim in found["claims"])
+    assert any(claim["claim"].startswith("table 1, clothes, M = 32") for claim in content["claims"])
     assert (tmp_path / "new" / "mukhoti_figure1.png").exists()
     monkeypatch.setattr(mukhoti, "trained_network", None)  # everything was kept
     again = experiments("mukhoti-figure1", "--device", "cpu", "--out", tmp_path / "new")
@@ -65,10 +65,10 @@ def test_mukhoti_verdicts():
         }
 
     panel = {"data": "fashion-mnist", "outside": "mnist", "paper_network": "resnet50", "network": "resnet18"}
-    found = {
+    results = {
         "a": {"panel": panel, "retrained": {"32": scores(0.93, 0.1, 0.2, 0.9), "2048": scores(0.9, 0.001, 0.1, 0.88)}}
     }
-    verdicts = [claim["verdict"] for claim in mukhoti_showing.claims(found)]
+    verdicts = [claim["verdict"] for claim in mukhoti_showing.claims(results)]
     # Accuracy fell by .03; outside, mutual information only halved; ranking stayed; .93 is near .9343, .9 not .9387.
     assert verdicts == ["does not", "partly", "does not", "holds", "does not"]
 
@@ -79,11 +79,11 @@ def test_atanov_table1_trains_measures_and_judges(experiments, clothes_and_digit
     monkeypatch.setitem(atanov.PRESETS, "quick", preset)
     ended = experiments("atanov-table1", "--device", "cpu", "--out", tmp_path / "new")
     assert ended.code == 0, ended.err
-    found = json.loads((tmp_path / "new" / "atanov_table1.json").read_text())
+    content = json.loads((tmp_path / "new" / "atanov_table1.json").read_text())
     # All ten cells of the paper's first network.
-    assert len(found["cells"]) == 10
-    assert {cell["verdict"] for cell in found["cells"]} <= {"holds", "does not"}
-    methods = found["settings"]["digits"]["methods"]
+    assert len(content["cells"]) == 10
+    assert {cell["verdict"] for cell in content["cells"]} <= {"holds", "does not"}
+    methods = content["settings"]["digits"]["methods"]
     assert methods["DeepEnsemble"]["nll"][1] is None
     assert methods["softmax"]["nll"][1] > 0
     assert methods["DeepEnsemble"]["nll"][0] <= methods["softmax"]["nll"][0]  # by convexity, on the same networks
@@ -98,12 +98,12 @@ def test_uncertainty_and_data_trains_measures_and_judges(experiments, small_sets
     ended = experiments("uncertainty-and-data", "--device", "cpu", "--out", tmp_path / "new")
     assert ended.code == 0, ended.err
     assert "svhn: left out" in ended.out
-    found = json.loads((tmp_path / "new" / "uncertainty_and_data.json").read_text())
-    assert [(row["images"], row["method"]) for row in found["rows"]] == [
+    content = json.loads((tmp_path / "new" / "uncertainty_and_data.json").read_text())
+    assert [(row["images"], row["method"]) for row in content["rows"]] == [
         (count, method) for count in (40, 64) for method in ("MCBN", "ensemble")
     ]
-    assert len(found["claims"]) == 8
-    for row in found["rows"]:
+    assert len(content["claims"]) == 8
+    for row in content["rows"]:
         parts = (row["inside"][uncertainty][0] for uncertainty in ("mutual information", "expected entropy"))
         assert sum(parts) == pytest.approx(row["inside"]["entropy"][0], abs=1e-5)
 
@@ -115,13 +115,13 @@ def test_uncertaintys_of_a_network_that_knows_nothing_outside():
         sure = torch.tensor([4.0, 0.0]) * (1 - x)  # both classes alike for strange rows
         return bn.Categorical().predictive(torch.stack([sure, sure]))
 
-    found = uncertainty_scores(predict, asked)
-    assert found["accuracy"] == 1
-    strange = found["outside"]["strange"]["entropy"]
+    result = uncertainty_scores(predict, asked)
+    assert result["accuracy"] == 1
+    strange = result["outside"]["strange"]["entropy"]
     assert strange["mean"] == pytest.approx((np.log(2), 0), abs=1e-6)
     assert (strange["auroc"], strange["fpr95"]) == (1, 0)
-    assert found["outside"]["strange"]["mutual information"]["auroc"] == 0.5
-    assert found["inside"]["mutual information"][0] == pytest.approx(0, abs=1e-6)
+    assert result["outside"]["strange"]["mutual information"]["auroc"] == 0.5
+    assert result["inside"]["mutual information"][0] == pytest.approx(0, abs=1e-6)
 
 
 def test_pieces_are_measured_once_unless_settings_change(tmp_path):

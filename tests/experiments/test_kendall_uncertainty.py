@@ -23,21 +23,21 @@ def _real_data():
 
 @pytest.mark.usefixtures("_real_data")
 def test_another_distribution_raises_epistemic_uncertainty_more_than_noise():
-    found = measure_shift(["power"], seeds=1, steps=60, most=800)
+    result = measure_shift(["power"], seeds=1, steps=60, most=800)
     for name, ratio in (("MCBN", 1.0), ("5 networks", 1.2)):
-        epistemic, aleatoric = (found.ratio("power", name, part) for part in (0, 1))
+        epistemic, aleatoric = (result.ratio("power", name, part) for part in (0, 1))
         assert epistemic > ratio, name
         assert epistemic > aleatoric, name
-    assert len(found.draw().get_figure().axes) == 1
+    assert len(result.draw().get_figure().axes) == 1
 
 
 @pytest.mark.usefixtures("_real_data")
 def test_both_parts_together_are_calibrated_best(monkeypatch):
     monkeypatch.setattr(posteriors, "MEMBERS", 2)  # of which the first alone is asked
-    found = measure_retention(["power"], steps=100, most=1000)
-    scores = found.crps["power"]
+    result = measure_retention(["power"], steps=100, most=1000)
+    scores = result.crps["power"]
     assert scores["both"] < scores["epistemic"]
     assert scores["both"] <= scores["aleatoric"] * 1.02
-    assert len(found.draw().get_figure().axes) == 2
-    curve = found.error["power"]["both"]
+    assert len(result.draw().get_figure().axes) == 2
+    curve = result.error["power"]["both"]
     assert curve[0] < curve[-1], "the rows in least uncertainty have smaller errors"

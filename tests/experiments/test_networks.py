@@ -183,7 +183,7 @@ def test_parameters_of_segnet():
 
 def test_parameters_of_unet():
     def stage(planes, out):
-        return sum(given * 9 + 2 * given + given * out + 2 * out for given in (planes, out))
+        return sum(inputs * 9 + 2 * inputs + inputs * out + 2 * out for inputs in (planes, out))
 
     down = stage(8, 8) + stage(8, 16) + stage(16, 32)
     up = stage(32 + 16, 16) + stage(16 + 8, 8)
@@ -206,5 +206,5 @@ def test_values_go_back_to_where_the_maximum_was():
     for layer in (network.encoder[0][0], network.head):
         nn.init.dirac_(layer.weight)  # both convolutions hand on what they get
     x = torch.tensor([[1.0, 2, 0], [4, 3, 5], [7, 6, 8]])[None, None]
-    kept = torch.tensor([[0.0, 0, 0], [4, 0, 5], [7, 0, 8]])[None, None]
-    torch.testing.assert_close(network(x), kept / (1 + 1e-5) ** 0.5)
+    expected = torch.tensor([[0.0, 0, 0], [4, 0, 5], [7, 0, 8]])[None, None]
+    torch.testing.assert_close(network(x), expected / (1 + 1e-5) ** 0.5)

@@ -49,10 +49,10 @@ def test_patches_by_hand():
     label[0, 0, 0] = 1  # three of four are still more than a half
     y[0, 0, 2] = 7  # void
     uncertainty[0, 0, 2] = 50.0
-    found = patches(label, uncertainty, y, size=2, ignore_index=7)
-    assert found.accurate.tolist() == [True, True, False, False]
-    assert found.uncertainty.tolist() == [0.0, 1.0, 0.0, 1.0]
-    at = found.at([-1.0, 0.5, 2.0])
+    result = patches(label, uncertainty, y, size=2, ignore_index=7)
+    assert result.accurate.tolist() == [True, True, False, False]
+    assert result.uncertainty.tolist() == [0.0, 1.0, 0.0, 1.0]
+    at = result.at([-1.0, 0.5, 2.0])
     assert at.pavpu.tolist() == [2 / 4, 2 / 4, 2 / 4]  # none is certain; half; all are
     assert at.uncertain_if_inaccurate.tolist() == [1, 1 / 2, 0]
     assert at.accurate_if_certain[1:].tolist() == [1 / 2, 2 / 4]
@@ -63,10 +63,10 @@ def test_patches_by_hand():
 
 def test_distances_by_hand():
     y = torch.tensor([[[0, 0, 0, 1], [0, 0, 9, 1], [0, 0, 0, 1]]])
-    found = boundary_distance(y, ignore_index=9)
-    assert found[0, 0].tolist() == [3, 2, 1, 1]
-    assert found[0, 1, [0, 1, 3]].tolist() == pytest.approx([3, 2, math.sqrt(2)])  # across the void pixel
-    assert math.isnan(found[0, 1, 2])
+    result = boundary_distance(y, ignore_index=9)
+    assert result[0, 0].tolist() == [3, 2, 1, 1]
+    assert result[0, 1, [0, 1, 3]].tolist() == pytest.approx([3, 2, math.sqrt(2)])  # across the void pixel
+    assert math.isnan(result[0, 1, 2])
     assert torch.isinf(boundary_distance(torch.zeros(1, 2, 2, dtype=torch.long))).all()
 
 
@@ -119,14 +119,14 @@ def test_kendall_segmentation(experiments, road_scenes, monkeypatch, tmp_path):
     monkeypatch.setattr(kendall_segmentation, "write_picture", lambda path, picture: drawn.append(path.name))
     ended = experiments("kendall-segmentation", "--device", "cpu", "--out", tmp_path)
     assert ended.code == 0, ended.err
-    found = json.loads((tmp_path / "kendall_segmentation.json").read_text())
-    assert set(found["classes"]) == set(found["red"]) == set(kendall_measuring.SHARES)
-    for kinds in found["classes"].values():
+    content = json.loads((tmp_path / "kendall_segmentation.json").read_text())
+    assert set(content["classes"]) == set(content["red"]) == set(kendall_measuring.SHARES)
+    for kinds in content["classes"].values():
         for kind, lights in kinds.items():
             assert set(lights) == {"any", "day", "dusk"}
             drawn_uncertainty = lights["any"]["doubts"]["mutual information"]["mean"]
             assert (drawn_uncertainty > 1e-6) == (kind not in ("neither", "aleatoric"))
-    whole, day, dusk = (found["red"]["all"]["MCBN"][light]["mean absolute error"] for light in ("any", "day", "dusk"))
+    whole, day, dusk = (content["red"]["all"]["MCBN"][light]["mean absolute error"] for light in ("any", "day", "dusk"))
     assert whole == pytest.approx((4 * day + 2 * dusk) / 6, rel=1e-4)  # frames of each light
     assert drawn == ["kendall_segmentation.png", "kendall_red.png", "kendall_red_maps.png"]
     assert "classes, dropout: epistemic uncertainty rises on another light" in ended.out
@@ -140,14 +140,14 @@ def test_scores_of_the_red_channel_by_hand():
     generator = torch.Generator().manual_seed(0)
     scale = torch.tensor([0.1, 0.4]).repeat_interleave(5000).view(1, 100, 100)
     error = torch.empty(1, 100, 100).exponential_(generator=generator) * scale
-    found = red_scores(error, torch.full_like(error, 1e-6), 2 * scale.square())
-    both = found["parts"]["both"]
+    result = red_scores(error, torch.full_like(error, 1e-6), 2 * scale.square())
+    both = result["parts"]["both"]
     deviation = (0.25 * 2**0.5) / 1  # the mean of both deviations
     assert both["mean"] == pytest.approx(deviation, rel=1e-3)
     for level, covered in zip(LEVELS, both["covered"], strict=True):
         assert abs(covered - level) < 4 * (level * (1 - level) / 10_000) ** 0.5
     assert both["error of kept"][9] == pytest.approx(0.1, rel=0.06)  # the half that has little noise
-    assert found["parts"]["epistemic"]["error of kept"][9] == pytest.approx(found["mean absolute error"], rel=0.1)
+    assert result["parts"]["epistemic"]["error of kept"][9] == pytest.approx(result["mean absolute error"], rel=0.1)
 
 
 def lists(value, spread=0.01):
@@ -161,8 +161,8 @@ def test_kendall_verdicts():
         ("aleatoric", (0.4, 0.41, 0.4, 0.41), ["holds", "holds"]),
         ("aleatoric", (0.4, 0.48, 0.4, 0.8), ["partly", "does not"]),
     ):
-        found = kendall_verdicts._with_data_and_light("red", part, *(lists(number) for number in numbers))
-        assert [claim.verdict for claim in found] == expected
+        result = kendall_verdicts._with_data_and_light("red", part, *(lists(number) for number in numbers))
+        assert [claim.verdict for claim in result] == expected
 
 
 def test_teye_figure2(experiments, road_scenes, monkeypatch, tmp_path):
@@ -176,15 +176,15 @@ def test_teye_figure2(experiments, road_scenes, monkeypatch, tmp_path):
     command = ["teye-figure2", "--device", "cpu", "--out", tmp_path]
     ended = experiments(*command)
     assert ended.code == 0, ended.err
-    found = json.loads((tmp_path / "teye_figure2.json").read_text())
-    methods = found["methods"]
+    content = json.loads((tmp_path / "teye_figure2.json").read_text())
+    methods = content["methods"]
     assert {"softmax", "MC dropout", "ensemble", "MCBN as published, first 2 layers, M = 2"} <= set(methods)
-    for name, own in methods.items():
-        doubts = own["doubts"]
+    for name, method in methods.items():
+        doubts = method["doubts"]
         parts = doubts["mutual information"]["mean"] + doubts["expected entropy"]["mean"]
         assert parts == pytest.approx(doubts["entropy"]["mean"], abs=1e-5)
         assert (doubts["mutual information"]["mean"] < 1e-5) == name.startswith("softmax")
-    assert {"seen", "verdict", "words"} == set(found["claims"][0])
+    assert {"seen", "verdict", "words"} == set(content["claims"][0])
     assert drawn == ["teye_figure2.png", "teye_figure2_maps_0.png"]
     monkeypatch.setattr(measuring, "scores", None)  # everything was kept
     monkeypatch.setattr(teye_figure2.showing, "draw_frame", lambda *_, photos: photos)
@@ -209,20 +209,20 @@ def test_scores_of_pixels_by_hand(monkeypatch):
     torch.nn.init.dirac_(network.weight)  # hands on the logits that it is given
     frames = Frames.with_distances(logits, y)
     monkeypatch.setattr(pixels, "AT_ONCE", 1)
-    found = scores(ask(bn.deterministic(network, bn.Categorical(ignore_index=CAMVID_VOID)), frames, 5), frames)
-    assert found["accuracy"] == pytest.approx(1 - 8 / 31)
-    assert found["doubts"]["entropy"]["auroc"] == 1.0
-    assert found["doubts"]["entropy"]["auroc of frames"] == [1.0, 1.0]
-    assert found["pixels by distance"][BINS[0]] == 16
-    assert found["error by distance"][BINS[0]] == pytest.approx(4 / 16)
-    assert found["error by distance"][BINS[1]] == pytest.approx(4 / 15)
-    assert found["doubts"]["entropy"]["error of kept"][-1] == pytest.approx(8 / 31)
-    assert "auroc" not in found["doubts"]["mutual information"]  # a softmax has none
+    result = scores(ask(bn.deterministic(network, bn.Categorical(ignore_index=CAMVID_VOID)), frames, 5), frames)
+    assert result["accuracy"] == pytest.approx(1 - 8 / 31)
+    assert result["doubts"]["entropy"]["auroc"] == 1.0
+    assert result["doubts"]["entropy"]["auroc of frames"] == [1.0, 1.0]
+    assert result["pixels by distance"][BINS[0]] == 16
+    assert result["error by distance"][BINS[0]] == pytest.approx(4 / 16)
+    assert result["error by distance"][BINS[1]] == pytest.approx(4 / 15)
+    assert result["doubts"]["entropy"]["error of kept"][-1] == pytest.approx(8 / 31)
+    assert "auroc" not in result["doubts"]["mutual information"]  # a softmax has none
     log_prob = torch.log_softmax(logits, 1).gather(1, y.where(y != CAMVID_VOID, 0)[:, None])[:, 0]
-    assert found["nll"] == pytest.approx(float(-log_prob[y != CAMVID_VOID].mean()), rel=1e-5)
-    own = found["ece by predicted class"]
-    assert own["sky"] is not None
-    assert own["car"] is None
+    assert result["nll"] == pytest.approx(float(-log_prob[y != CAMVID_VOID].mean()), rel=1e-5)
+    method = result["ece by predicted class"]
+    assert method["sky"] is not None
+    assert method["car"] is None
 
 
 def made_up(auroc, near=0.1, far=0.01, tenths=None, nll=1.0):

@@ -42,10 +42,10 @@ def images():
 
 def test_corruptions_keep_the_form_and_repeat(images):
     for name in CORRUPTIONS:
-        found = [corrupt(images, name, severity) for severity in SEVERITIES]
-        assert all(each.shape == images.shape and each.dtype == np.uint8 for each in found)
-        assert (corrupt(images, name, 3) == found[2]).all()
-        distances = [np.abs(each.astype(float) - images).mean() for each in found]
+        results = [corrupt(images, name, severity) for severity in SEVERITIES]
+        assert all(picture.shape == images.shape and picture.dtype == np.uint8 for picture in results)
+        assert (corrupt(images, name, 3) == results[2]).all()
+        distances = [np.abs(picture.astype(float) - images).mean() for picture in results]
         assert distances[0] > 0
         if name not in NOT_BY_DISTANCE:
             assert (np.diff(distances) > 0).all()
@@ -73,12 +73,12 @@ def test_the_blend_by_hand():
     before = {name: value.clone() for name, value in network.state_dict().items()}
     x = torch.randn(8, 3, 8, 8)
     blended = BlendedNetwork(network)
-    found = blended.take(x, 24)
+    result = blended.take(x, 24)
     with torch.no_grad():
         hidden = network[0](x)
         mean, var = hidden.mean((0, 2, 3)), hidden.var((0, 2, 3), correction=0)
-        torch.testing.assert_close(found[1].running_mean, 0.25 * mean)  # 8 of 32, and 24 at mean 0
-        torch.testing.assert_close(found[1].running_var, 0.75 + 0.25 * var)
+        torch.testing.assert_close(result[1].running_mean, 0.25 * mean)  # 8 of 32, and 24 at mean 0
+        torch.testing.assert_close(result[1].running_var, 0.75 + 0.25 * var)
         # With no training rows it is what batch norm does in training.
         torch.testing.assert_close(blended.take(x, 0)(x), network.train()(x))
     network.eval().load_state_dict(before)
@@ -98,12 +98,12 @@ def rows_of_scores():
         scores = {"error": 0.1 + 0.1 * severity, "nll": 1.0, "ece": 0.05}
         for method in (SOFTMAX, TEMPERATURE, MCBN):
             rows.append({**head, "method": method, "rows": 0, "of": "all classes", **scores})
-        for of in ("all classes", "one class"):
-            if of == "one class" and severity == 1:
+        for group in ("all classes", "one class"):
+            if group == "one class" and severity == 1:
                 continue
             for method, pseudo in ((PREDICTION_TIME, None), (BLEND, 16), (BLEND, 64), (ADAPT, None)):
                 better = scores | {"error": scores["error"] - 0.01 * (pseudo == 64), "nll": 1 - 0.1 * (pseudo == 16)}
-                rows.append({**head, "method": method, "rows": 32, "pseudo_count": pseudo, "of": of, **better})
+                rows.append({**head, "method": method, "rows": 32, "pseudo_count": pseudo, "of": group, **better})
     return rows
 
 
@@ -134,8 +134,8 @@ def test_simulated_from_the_command(experiments, monkeypatch, tmp_path):
         monkeypatch.delitem(simulated.NETWORKS, kind)
     ended = experiments("shift", "simulated", "--out", tmp_path)
     assert ended.code == 0, ended.err
-    found = json.loads((tmp_path / "shift_simulated.json").read_text())
-    assert found["rows"][0]["batches"] == 3
+    content = json.loads((tmp_path / "shift_simulated.json").read_text())
+    assert content["rows"][0]["batches"] == 3
     assert "monitor, 1 streams of 3 batches" in ended.out
 
 

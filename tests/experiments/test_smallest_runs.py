@@ -96,10 +96,10 @@ def test_compression(experiments, monkeypatch, tmp_path):
     assert all(row["bytes"][1] < row["bytes"][0] for row in rows)
     assert "| lenet-5-caffe | horseshoe, published | | | | 1.0 | 156x | 419x |" in ended.out
     assert all((row["epochs"], row["kl_weight"]) == (2, 0.5) for row in rows)
-    kept = tmp_path / "compression"
+    folder = tmp_path / "compression"
     for tolerance in (0.001, 0.02):
-        assert (kept / f"lenet-5-caffe_horseshoe_0.5_{tolerance}.png").read_bytes().startswith(b"\x89PNG")
-    (kept / "lenet-5-caffe_horseshoe_0.5_2x120.bayesnorm").unlink()  # what was measured needs it no longer
+        assert (folder / f"lenet-5-caffe_horseshoe_0.5_{tolerance}.png").read_bytes().startswith(b"\x89PNG")
+    (folder / "lenet-5-caffe_horseshoe_0.5_2x120.bayesnorm").unlink()  # what was measured needs it no longer
     again = experiments("compression", *arguments)
     assert again.out == ended.out[-len(again.out) :]
     assert experiments("compression", "--network", "alexnet").code == 2
@@ -113,8 +113,8 @@ def test_thresholds_are_chosen_by_held_out_images_and_some_of_training(judged_by
     case = compression.Case(preset, "lenet-5-caffe", "horseshoe", tmp_path, "cpu")
     x, y = made_up_digits("mnist", "train", None, "cpu")
     expected = torch.cat([torch.arange(96, 120), torch.arange(96)])[: max(judged_by, 24)]  # a fifth is held out
-    for found, whole in zip(case._judging, (x, y), strict=True):
-        assert torch.equal(found, whole[expected])
+    for result, whole in zip(case._judging, (x, y), strict=True):
+        assert torch.equal(result, whole[expected])
 
 
 def made_up_images(count, seed):
@@ -204,9 +204,9 @@ def test_compare_methods(experiments, tmp_path, monkeypatch, written):
     ended = experiments("compare-methods", "--set", "toy", "--set", "yacht", "--splits", 2, "--out", tmp_path / "out")
     assert ended.code == 0
     assert "toy, mean of 2 splits" in ended.out
-    found = written("methods", picture=False)
-    assert found.keys() == {"splits", "toy", "yacht"}
-    assert [run["crps"] for run in found["toy"]["MCBN"]] == [0.5, 0.5]
+    result = written("methods", picture=False)
+    assert result.keys() == {"splits", "toy", "yacht"}
+    assert [run["crps"] for run in result["toy"]["MCBN"]] == [0.5, 0.5]
 
 
 @pytest.mark.filterwarnings("ignore:batch_size. .* scored best:bayesnorm.BayesNormWarning")
@@ -236,11 +236,11 @@ def test_mukhoti_batch_size(experiments, tmp_path, monkeypatch, written):
     ended = experiments("mukhoti-batch-size", *arguments)
     assert ended.code == 0
     assert ended.out.startswith("real batches")
-    found = written("batch_size")
-    assert (found["samples"], found["training images"]) == (8, 50)
+    result = written("batch_size")
+    assert (result["samples"], result["training images"]) == (8, 50)
     for kind in ("real", "effective"):
-        assert [row["batch_size"] for row in found[kind]] == [8, 32]
-        assert all(row["validation"] is not None for row in found[kind])
+        assert [row["batch_size"] for row in result[kind]] == [8, 32]
+        assert all(row["validation"] is not None for row in result[kind])
     assert ended.out.count("<- chosen") == 2
 
 
@@ -283,8 +283,8 @@ def header(preset="quick"):
 def result_rows(preset="quick"):
     shared = {"preset": preset, "dataset": "yacht", "method": "MCBN", "setting": "128.0"}
     scores = [("", 8.0), ("", 10.0), ("2", 1.0), ("2", 2.0)]
-    found = [shared | {"passes": t, "normalised_crps": str(v), "normalised_pll": str(-v)} for t, v in scores]
-    return [*found, {**found[0], "setting": "64.0"}, {**found[0], "method": "MCBN centred"}]
+    results = [shared | {"passes": t, "normalised_crps": str(v), "normalised_pll": str(-v)} for t, v in scores]
+    return [*results, {**results[0], "setting": "64.0"}, {**results[0], "method": "MCBN centred"}]
 
 
 def test_pictures_are_drawn_of_what_there_is(tmp_path, capsys):

@@ -80,10 +80,10 @@ def runs(mean: float, standard_error: float, number: int = 25) -> list[float]:
 
 def test_the_papers_table():
     for mean, standard_error, p_value, mark in PAPER:
-        found = significance(runs(mean, standard_error))
-        assert found.mean == pytest.approx(mean)
-        assert found.standard_error == pytest.approx(standard_error)
-        assert found.p_value == pytest.approx(stats.ttest_1samp(runs(mean, standard_error), 0).pvalue, rel=1e-9)
+        result = significance(runs(mean, standard_error))
+        assert result.mean == pytest.approx(mean)
+        assert result.standard_error == pytest.approx(standard_error)
+        assert result.p_value == pytest.approx(stats.ttest_1samp(runs(mean, standard_error), 0).pvalue, rel=1e-9)
         assert stars(p_value) == mark
         # The table's mean and standard error are rounded to 0.005; the p-value must lie between what that allows.
         low, high = (
@@ -124,11 +124,11 @@ PLOT = SensitivityCurve.from_runs(
 
 def test_means_and_standard_errors():
     for name, by_place in RUNS.items():
-        found = PLOT.series[name]
+        result = PLOT.series[name]
         places = sorted(by_place)
-        np.testing.assert_array_equal(found.at, places)
-        np.testing.assert_allclose(found.mean, [np.mean(by_place[place]) for place in places])
-        for place, error, runs in zip(places, found.standard_error, found.runs, strict=True):
+        np.testing.assert_array_equal(result.at, places)
+        np.testing.assert_allclose(result.mean, [np.mean(by_place[place]) for place in places])
+        for place, error, runs in zip(places, result.standard_error, result.runs, strict=True):
             assert runs == len(by_place[place])
             if runs > 1:
                 assert error == pytest.approx(stats.sem(by_place[place]))
@@ -141,8 +141,8 @@ def test_shares_are_the_diagnosis(diagnosis, epochs):
     assert plot.at == (8, 40)
     for layer in ("1", "4"):
         sizes = [diagnosis.at(size).layer(layer).std for size in (8, 40)]
-        assert plot.theory[layer].tolist() == [found.rejected for found in sizes]
-        assert plot.fitted[layer].tolist() == [found.fitted_rejected for found in sizes]
+        assert plot.theory[layer].tolist() == [result.rejected for result in sizes]
+        assert plot.fitted[layer].tolist() == [result.fitted_rejected for result in sizes]
     plot = RejectionPlot.over_epochs(epochs, batch_size=40)
     assert plot.at == (1, 10)
     assert plot.theory["1"].tolist() == [diagnosis.at(40).layer("1").mean.rejected] * 2
@@ -151,10 +151,10 @@ def test_shares_are_the_diagnosis(diagnosis, epochs):
 
 def test_curves_are_the_units_quantiles(diagnosis):
     plot = QQPlot.of_units(diagnosis, "1", "std", batch_size=40, units=[3, 0])
-    found = diagnosis.at(40).layer("1").std
-    labels = [f"unit {unit}, p = {float(found.p_value[unit]):.2g}" for unit in (3, 0)]
+    result = diagnosis.at(40).layer("1").std
+    labels = [f"unit {unit}, p = {float(result.p_value[unit]):.2g}" for unit in (3, 0)]
     assert list(plot.curves) == labels
-    theoretical, empirical = normal_quantiles(100), unit_quantiles(found, 3)
+    theoretical, empirical = normal_quantiles(100), unit_quantiles(result, 3)
     np.testing.assert_array_equal(plot.theoretical, theoretical)
     np.testing.assert_array_equal(plot.curves[labels[0]], empirical)
     assert plot.others.shape == (100, 10)
@@ -167,8 +167,8 @@ def test_a_curve_leaves_the_band_where_its_unit_is_rejected(diagnosis, statistic
     outcomes = set()
     for size in (8, 40):
         for layer, units in (("1", 12), ("4", 6)):
-            found = getattr(diagnosis.at(size).layer(layer), statistic)
-            p_value = found.fitted_p_value if fitted else found.p_value
+            result = getattr(diagnosis.at(size).layer(layer), statistic)
+            p_value = result.fitted_p_value if fitted else result.p_value
             for unit in range(units):
                 plot = QQPlot.of_units(diagnosis, layer, statistic, batch_size=size, units=[unit], fitted=fitted)
                 (curve,) = plot.curves.values()
@@ -256,8 +256,8 @@ def test_numbers_are_the_predictives(line_posterior):
     np.testing.assert_allclose(bands.x, GRID)
     np.testing.assert_allclose(bands.mean, predictive.mean.numpy()[:, 0])
     for level in (0.9, 0.3):
-        for found, expected in zip(bands.bands[level], predictive.interval(level), strict=True):
-            np.testing.assert_allclose(found, expected.numpy()[:, 0])
+        for result, expected in zip(bands.bands[level], predictive.interval(level), strict=True):
+            np.testing.assert_allclose(result, expected.numpy()[:, 0])
     assert bands.constant_std == 0.5
     assert (bands.bands[0.9][0] < bands.bands[0.3][0]).all()
     assert (bands.bands[0.9][1] > bands.bands[0.3][1]).all()

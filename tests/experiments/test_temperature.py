@@ -24,18 +24,18 @@ def test_differences_are_those_of_images():
     for rows, gain in (([0, 1], [0.1, 0.3]), ([1, 2], [0.5, -0.2])):
         constant.add(torch.tensor(rows), torch.ones(2))
         other.add(torch.tensor(rows), 1 + torch.tensor(gain), batch_size=rows[0])
-    found = other.summary(constant)
-    each = np.array([0.1, 0.4, -0.2])
-    assert found["difference"] == pytest.approx(each.mean(), abs=1e-6)
-    assert found["standard_error"] == pytest.approx(each.std(ddof=1) / 3**0.5, abs=1e-6)
-    assert found["worst_fold"] == pytest.approx(0.2, abs=1e-6)
-    assert found["batch_size"] == [0, 1]
+    result = other.summary(constant)
+    gains = np.array([0.1, 0.4, -0.2])
+    assert result["difference"] == pytest.approx(gains.mean(), abs=1e-6)
+    assert result["standard_error"] == pytest.approx(gains.std(ddof=1) / 3**0.5, abs=1e-6)
+    assert result["worst_fold"] == pytest.approx(0.2, abs=1e-6)
+    assert result["batch_size"] == [0, 1]
 
 
 def test_what_samples_tell_is_what_numpy_says():
     f = np.random.default_rng(0).normal(size=(6, 3, 4)) * 3
     logits = f.mean(0)
-    found = {name: values.numpy() for name, values in covariates(torch.tensor(f), torch.tensor(logits)).items()}
+    results = {name: values.numpy() for name, values in covariates(torch.tensor(f), torch.tensor(logits)).items()}
     order = np.argsort(-logits, 1)
     first, second = (np.take_along_axis(f, order[None, :, [k]], 2)[..., 0] for k in (0, 1))
     probs = np.exp(f) / np.exp(f).sum(-1, keepdims=True)
@@ -46,9 +46,9 @@ def test_what_samples_tell_is_what_numpy_says():
         "largest logit": first.var(0, ddof=1),
         "mutual information": entropy[0] - entropy[1].mean(0),
     }
-    assert found.keys() == expected.keys()
+    assert results.keys() == expected.keys()
     for name, values in expected.items():
-        np.testing.assert_allclose(found[name], np.log(values), rtol=1e-6)
+        np.testing.assert_allclose(results[name], np.log(values), rtol=1e-6)
 
 
 def images(split, rows=None):
@@ -66,17 +66,17 @@ def test_from_the_command(experiments, monkeypatch, tmp_path):
         measuring, "fitted", lambda network, x, keep: bn.MCBN(8, states=8).fit(network, x, bn.Categorical())
     )
     save_file(CifarResNet(20).state_dict(), tmp_path / "own.safetensors")
-    given = ("resnet20", "--weights", tmp_path / "own.safetensors", "--name", "own", "--out", tmp_path)
+    arguments = ("resnet20", "--weights", tmp_path / "own.safetensors", "--name", "own", "--out", tmp_path)
     for part, method in (("calibrate", CALIBRATE), ("uncertainty", "rising, guarded")):
-        ended = experiments("temperature", part, *given)
+        ended = experiments("temperature", part, *arguments)
         assert ended.code == 0, ended.err
-        found = json.loads((tmp_path / f"temperature_{part}_own.json").read_text())
-        by_method = {row["method"]: row for row in found["rows"] if row.get("listens_to", "logits") == "logits"}
+        content = json.loads((tmp_path / f"temperature_{part}_own.json").read_text())
+        by_method = {row["method"]: row for row in content["rows"] if row.get("listens_to", "logits") == "logits"}
         assert by_method[CONSTANT]["difference"] == 0
         assert len(by_method[method]["temperature"]) == 2
         assert "last 1" in ended.out
-    (shifted,) = found["corrupted"]
+    (shifted,) = content["corrupted"]
     assert shifted["corruption"] == "contrast"
-    assert {row["listens_to"] for row in found["rows"]} == {"logits", "margin", "largest logit", "mutual information"}
-    assert 0 <= found["outside"][0][CONSTANT] <= 1
+    assert {row["listens_to"] for row in content["rows"]} == {"logits", "margin", "largest logit", "mutual information"}
+    assert 0 <= content["outside"][0][CONSTANT] <= 1
     assert f"severity 3: {CONSTANT}" in ended.out

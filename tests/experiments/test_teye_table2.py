@@ -28,9 +28,9 @@ def test_the_temperature_is_that_of_the_other_half():
     # Three of four are of class 0, so that log 3 is the right logit; even images have 1, and odd ones 3.
     labels = torch.tensor([0, 0, 0, 0, 0, 0, 1, 1]).repeat(10)
     logits = torch.tensor([1.0, 3.0]).repeat(40)
-    found = tempered(torch.stack([logits, torch.zeros(80)], 1)[None], labels)
+    result = tempered(torch.stack([logits, torch.zeros(80)], 1)[None], labels)
     right = torch.tensor(3.0).log()
-    torch.testing.assert_close(found[0, :2, 0], torch.stack([right / 3, 3 * right]), rtol=1e-3, atol=0)
+    torch.testing.assert_close(result[0, :2, 0], torch.stack([right / 3, 3 * right]), rtol=1e-3, atol=0)
 
 
 def test_scores_by_hand():
@@ -94,9 +94,9 @@ def test_cells_hold_where_value_and_gain_do():
 
 
 def test_claims_hold_beyond_two_standard_errors():
-    found = claims(made_up(as_the_paper()))
-    assert [claim.verdict for claim in found] == [HOLDS, HOLDS, HOLDS, "worse", "better", "worse"]
-    assert [claim.theirs for claim in found[:3]] == [pytest.approx(each) for each in (0.08, 0.04, 0.0)]
+    result = claims(made_up(as_the_paper()))
+    assert [claim.verdict for claim in result] == [HOLDS, HOLDS, HOLDS, "worse", "better", "worse"]
+    assert [claim.theirs for claim in result[:3]] == [pytest.approx(expected) for expected in (0.08, 0.04, 0.0)]
     assert [claim.verdict for claim in claims(made_up(as_the_paper(t128=0.4)))][:3] == [DOES_NOT, DOES_NOT, HOLDS]
     assert claims(made_up(as_the_paper(t32=0.295)))[2].verdict == PARTLY
     few = {key: value for key, value in as_the_paper().items() if key[1] <= 16}
@@ -137,9 +137,9 @@ def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch, 
     monkeypatch.setattr(methods, "BATCH_SIZE", 8)
     monkeypatch.setattr(methods, "REPEATS", 1)
     told = {"method": "laplace-torch, last layer", "passes": 1.0, "versions": {"laplace-torch": "0.3"}}
-    given = CifarResNet(20, width=2, seed=7).eval()
-    monkeypatch.setattr(teye_table2, "given_network", lambda: given)
-    write_predictions(tmp_path, given, torch.arange(12), torch.full((12, 10), 0.1), told)
+    network = CifarResNet(20, width=2, seed=7).eval()
+    monkeypatch.setattr(teye_table2, "given_network", lambda: network)
+    write_predictions(tmp_path, network, torch.arange(12), torch.full((12, 10), 0.1), told)
     (tmp_path / "networks").mkdir()
     for seed in (0, 1):
         write_network(tmp_path / "networks", f"n{seed}", seed)
@@ -151,13 +151,13 @@ def test_all_of_it_on_a_few_images(experiments, require, tmp_path, monkeypatch, 
     assert "4 samples are better than the softmax" in ended.out
     assert (tmp_path / "out" / "teye_table2.png").read_bytes().startswith(b"\x89PNG")
     written = json.loads((tmp_path / "out" / "teye_table2.json").read_text())
-    found, trained = written["networks"]
-    assert [cell["samples"] for cell in found["cells"]] == [1, 2, 4, None]
-    scores = {(row["method"], row["samples"]): row for row in found["rows"]}
+    result, trained = written["networks"]
+    assert [cell["samples"] for cell in result["cells"]] == [1, 2, 4, None]
+    scores = {(row["method"], row["samples"]): row for row in result["rows"]}
     assert scores["laplace-torch 0.3, last layer", 1]["nll"] == pytest.approx(2.302585)
     assert scores[TEMPERATURE, 1]["accuracy"] == scores[SOFTMAX, 1]["accuracy"]
     assert {"GaussianBN", "StochasticBN", "SigmaPoints(1)", "Delta", "last layer, T = 2"} <= {m for m, _ in scores}
-    assert found["left_out"][0].startswith("MC dropout and a deep ensemble need networks")
+    assert result["left_out"][0].startswith("MC dropout and a deep ensemble need networks")
     first, second = trained["by_seed"]
     (softmax,) = (row for row in showing.tables(trained)["by_seed"] if row[0] == "softmax")
     nll = [-one["cells"][-1]["ours"] for one in (first, second)]

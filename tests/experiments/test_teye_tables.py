@@ -60,8 +60,8 @@ def test_cells_read_off_the_page():
 
 
 def only(cells, **wanted):
-    (found,) = [cell for cell in cells if all(getattr(cell, name) == value for name, value in wanted.items())]
-    return found
+    (result,) = [cell for cell in cells if all(getattr(cell, name) == value for name, value in wanted.items())]
+    return result
 
 
 def test_means_errors_and_p_values_against_numpy_and_scipy():

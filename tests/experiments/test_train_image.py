@@ -45,11 +45,11 @@ def test_what_was_scored_is_what_is_read_back(digits, tmp_path):
     network, told = trained_network(plan(), tmp_path, "net")
     scores = score(network, *load_images("mnist", "test"), plan())
     assert scores == pytest.approx({key: told[key] for key in ("accuracy", "nll")}, rel=1e-5)
-    kept = load_file(tmp_path / "net.safetensors")
-    assert kept["features.0.weight"].dtype == torch.float16
-    assert kept["features.1.running_var"].dtype == torch.float32
+    stored = load_file(tmp_path / "net.safetensors")
+    assert stored["features.0.weight"].dtype == torch.float16
+    assert stored["features.1.running_var"].dtype == torch.float32
     for name, value in network.state_dict().items():
-        assert name.endswith("num_batches_tracked") or torch.equal(value, kept[name].float()), name
+        assert name.endswith("num_batches_tracked") or torch.equal(value, stored[name].float()), name
 
 
 def test_every_network_has_recipes_and_takes_every_kind_of_image():

@@ -37,25 +37,27 @@ def trained(lengths=(80, 70), table=100):
         weight_decay=[1e-3] * len(stack),
         learning_rate=1e-2,
     )
-    own = [(rows.inputs()[i, :n], rows.targets()[i, :n]) for i, n in enumerate(lengths)]
-    return SimpleNamespace(stack=stack, rows=rows, own=own, networks=[stack.network(i) for i in range(len(lengths))])
+    examples = [(rows.inputs()[i, :n], rows.targets()[i, :n]) for i, n in enumerate(lengths)]
+    return SimpleNamespace(
+        stack=stack, rows=rows, examples=examples, networks=[stack.network(i) for i in range(len(lengths))]
+    )
 
 
 @pytest.fixture(scope="module")
 def task():
-    found = trained()
-    found.posteriors, found.moments = batchnorm_posteriors(found.stack, found.rows, M, STATES)
-    return found
+    result = trained()
+    result.posteriors, result.moments = batchnorm_posteriors(result.stack, result.rows, M, STATES)
+    return result
 
 
 def one_pass(task):
     """Moments of single rows from one pass over each network's, as a method's `fit` takes them."""
-    each = [
+    values = [
         collect_moments(network, mini_batches(x, M, 1, 0), None, None)
-        for network, (x, _) in zip(task.networks, task.own, strict=True)
+        for network, (x, _) in zip(task.networks, task.examples, strict=True)
     ]
-    mean, var = (torch.stack([getattr(one.statistics, name) for one in each], 1) for name in ("mean", "var"))
-    mean_std, square_std = (torch.stack([getattr(one, name) for one in each]) for name in ("mean_std", "square_std"))
+    mean, var = (torch.stack([getattr(one.statistics, name) for one in values], 1) for name in ("mean", "var"))
+    mean_std, square_std = (torch.stack([getattr(one, name) for one in values]) for name in ("mean_std", "square_std"))
     statistics = dataclasses.replace(stacked_moments(task.stack, task.rows, M).statistics, mean=mean, var=var)
     return UnitMoments(statistics, mean_std, square_std)
 
@@ -71,14 +73,14 @@ METHODS = {
 def test_elbos_differ_as_select_batch_size_has_them(task):
     tau, decay = torch.tensor([6.0, 2.0]).double(), torch.tensor([1e-2, 1e-3])
     raw = tau / task.rows.scales.y_std.flatten().square()
-    found = elbos(task.posteriors["MCBN"], task.rows, one_pass(task), decay, raw, STATES)
-    assert found.shape == (len(MULTIPLES), 2)
+    result = elbos(task.posteriors["MCBN"], task.rows, one_pass(task), decay, raw, STATES)
+    assert result.shape == (len(MULTIPLES), 2)
     for i, network in enumerate(task.networks):
-        posterior = METHODS["MCBN"].fit(network, task.own[i][0], bn.Gaussian(float(tau[i])), seed=0)
+        posterior = METHODS["MCBN"].fit(network, task.examples[i][0], bn.Gaussian(float(tau[i])), seed=0)
         sizes = [M * multiple for multiple in MULTIPLES]
         choice = select_batch_size(
-            posterior, task.own[i], batch_sizes=sizes, weight_decay=float(decay[i]), samples=STATES
+            posterior, task.examples[i], batch_sizes=sizes, weight_decay=float(decay[i]), samples=STATES
         )
         expected = torch.tensor([row.elbo for row in choice.rows]).double()
-        torch.testing.assert_close(found[:, i] - found[3, i], expected - expected[3], rtol=1e-6, atol=1e-5)
-        assert int(found[:, i].argmax()) == int(expected.argmax())
+        torch.testing.assert_close(result[:, i] - result[3, i], expected - expected[3], rtol=1e-6, atol=1e-5)
+        assert int(result[:, i].argmax()) == int(expected.argmax())

@@ -70,14 +70,14 @@ MACHINE = {"cpu": "a chip", "python": "3.11", "torch": "2", "bayesnorm": "0"}
 def row(method, split, seed, cv_rmse, score, **others):
     numbers = ("rmse", "crps", "pll", "normalised_crps", "normalised_pll", "pll_own", "normalised_pll_own")
     numbers += ("coverage_95", "precision", "cv_crps")
-    own = {name: score + i / 8 for i, name in enumerate(numbers)}
-    return {"split": split, "seed": seed, "method": method, "passes": None, "cv_rmse": cv_rmse, **own, **others}
+    scores = {name: score + i / 8 for i, name in enumerate(numbers)}
+    return {"split": split, "seed": seed, "method": method, "passes": None, "cv_rmse": cv_rmse, **scores, **others}
 
 
-def keep(store, family, setting, found, curve=(), **others):
+def keep(store, family, setting, result, curve=(), **others):
     named = {"setting": setting, "device": "cpu"} if family in ("bn", "dropout") else {"split": 1, "seed": setting}
     unit = Unit("uci-tiny", "any:name", {"preset": "tiny", "dataset": "yacht", "family": family, **named})
-    told = {"rows": found, "network_steps": 100, "unit_seconds": 2.0, **others}
+    told = {"rows": result, "network_steps": 100, "unit_seconds": 2.0, **others}
     if family in ("bn", "dropout"):
         told |= {"curve": list(curve), "points": {"error": [setting], "std": [1.0], "constant_std": [1.0]}}
     store.add_result(unit, told, 2.5, MACHINE)
@@ -91,28 +91,28 @@ def filled(store):
         32.0: ((3.0, 3.0), (3.9, 1.1)),
     }
     for size, splits in cv.items():
-        found = []
+        result = []
         for split, (point, drawn) in enumerate(splits, 1):
             for seed in (1, 2):
                 score = size + split + seed / 4
-                found += [row("BN", split, seed, point, score), row("MCBN", split, seed, drawn, score + 10)]
-                found += [row("MCBN", split, seed, drawn, 1000, passes=5), row("CUBN", split, seed, drawn, score + 20)]
-            found.append(row("DeepEnsemble", split, 0, point, size + split + 30))
-        keep(store, "bn", size, found, curve=[{"effective_batch_size": size}])
+                result += [row("BN", split, seed, point, score), row("MCBN", split, seed, drawn, score + 10)]
+                result += [row("MCBN", split, seed, drawn, 1000, passes=5), row("CUBN", split, seed, drawn, score + 20)]
+            result.append(row("DeepEnsemble", split, 0, point, size + split + 30))
+        keep(store, "bn", size, result, curve=[{"effective_batch_size": size}])
     for seed in (1, 2):
         keep(store, "mnf", seed, [row("MNF", 1, seed, None, 50 + seed)])
     return store
 
 
 def test_each_criterion_chooses_a_size_of_its_own(filled):
-    found = rows(filled, "tiny")
-    assert [*found[0]] == list(results.COLUMNS)
-    chosen = {(each["method"], each["split"], each["setting"]) for each in found if each["chosen"]}
+    result = rows(filled, "tiny")
+    assert [*result[0]] == list(results.COLUMNS)
+    chosen = {(row["method"], row["split"], row["setting"]) for row in result if row["chosen"]}
     by_point = {(method, split, size) for method in ("BN", "DeepEnsemble") for split, size in ((1, 16.0), (2, 32.0))}
     by_mean = {(method, split, size) for method in ("MCBN", "CUBN") for split, size in ((1, 32.0), (2, 16.0))}
     assert chosen == by_point | by_mean | {("MNF", 1, None)}
-    assert Counter(each["chosen"] for each in found) == {1: 20, 0: 18}
-    assert {each["family"] for each in found if each["method"] == "MNF"} == {"mnf"}
+    assert Counter(row["chosen"] for row in result) == {1: 20, 0: 18}
+    assert {row["family"] for row in result if row["method"] == "MNF"} == {"mnf"}
     assert rows(filled, "quick") == []
 
 
@@ -124,18 +124,18 @@ def test_export_reads_back(filled, tmp_path, monkeypatch):
     path = tmp_path / "rows.csv"
     export(filled, "tiny", path)
     with path.open(newline="") as file:
-        found = list(csv.DictReader(file))
+        result = list(csv.DictReader(file))
     everything = rows(filled, "tiny")
-    kept = [each for each in everything if each["chosen"] or each["method"] == "MCBN"]
-    assert len(kept) < len(everything)
-    assert len(found) == len(kept)
-    assert [*found[0]] == list(results.COLUMNS)
-    assert [float(row["crps"]) for row in found] == pytest.approx([row["crps"] for row in kept], rel=5e-5)
+    rest = [entry for entry in everything if entry["chosen"] or entry["method"] == "MCBN"]
+    assert len(rest) < len(everything)
+    assert len(result) == len(rest)
+    assert [*result[0]] == list(results.COLUMNS)
+    assert [float(row["crps"]) for row in result] == pytest.approx([row["crps"] for row in rest], rel=5e-5)
     head = json.loads(path.with_suffix(".json").read_text())
     assert head["preset"] == "tiny"
     assert head["units"] == {"bn": 2, "mnf": 2}
     assert head["network steps"] == {"bn": 200, "mnf": 200}
     assert head["summed seconds of runs"] == 15
     assert head["runs"] == ["4 units in 12 s, 2 at once", "4 units in 2 s"]
-    assert [(each["dataset"], each["setting"]) for each in head["curves"]] == [("yacht", 16.0), ("yacht", 32.0)]
-    assert [each["setting"] for each in head["points"]] == [32.0], "the size that split 1 chose for MCBN"
+    assert [(entry["dataset"], entry["setting"]) for entry in head["curves"]] == [("yacht", 16.0), ("yacht", 32.0)]
+    assert [entry["setting"] for entry in head["points"]] == [32.0], "the size that split 1 chose for MCBN"

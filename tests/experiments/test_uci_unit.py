@@ -66,15 +66,15 @@ def data(_toy):
 @pytest.fixture(scope="module")
 def watched(_toy):
     """Results by family, and the functions that ran for them."""
-    found = {}
+    results = {}
     for family, setting in (("bn", 16.0), ("dropout", 0.05)):
         with Ran() as ran:
-            found[family] = unit.run("toy", "toy", family, setting, "cpu"), ran
-    return found
+            results[family] = unit.run("toy", "toy", family, setting, "cpu"), ran
+    return results
 
 
 @pytest.fixture(scope="module")
-def found(watched):
+def results(watched):
     """Results by family."""
     return {family: result for family, (result, _) in watched.items()}
 
@@ -84,14 +84,14 @@ def rows_of(result, method, passes=None):
 
 
 @pytest.mark.parametrize("family", ["bn", "dropout"])
-def test_every_method_has_a_row_for_each_run(found, family):
-    counts = Counter(row["method"] for row in found[family]["rows"] if row["passes"] is None)
+def test_every_method_has_a_row_for_each_run(results, family):
+    counts = Counter(row["method"] for row in results[family]["rows"] if row["passes"] is None)
     assert counts.keys() == set(METHODS_OF[family])
     for method in METHODS_OF[family]:
-        runs = [(row["split"], row["seed"]) for row in rows_of(found[family], method)]
+        runs = [(row["split"], row["seed"]) for row in rows_of(results[family], method)]
         seeds = (0,) if method == "DeepEnsemble" else TOY.seeds
         assert runs == [(split, seed) for split in TOY.splits for seed in seeds], method
-    for row in found[family]["rows"]:
+    for row in results[family]["rows"]:
         numbers = {name: value for name, value in row.items() if name not in ("method", "passes")}
         assert all(value is None or math.isfinite(value) for value in numbers.values()), row
         assert row["weight_decay"] in TOY.weight_decays
@@ -103,7 +103,7 @@ def test_every_method_has_a_row_for_each_run(found, family):
     alone, constant = unit.NAMES[family]
     for method in (alone, constant):
         for name in ("normalised_crps", "normalised_pll", "normalised_pll_own"):
-            assert [row[name] for row in rows_of(found[family], method)] == pytest.approx([0.0] * 4, abs=1e-4)
+            assert [row[name] for row in rows_of(results[family], method)] == pytest.approx([0.0] * 4, abs=1e-4)
 
 
 @pytest.mark.parametrize("family", ["bn", "dropout"])
@@ -129,13 +129,13 @@ def test_test_rows_are_never_trained_on(data):
         assert sorted(torch.cat([fold.held for fold in folds]).tolist()) == sorted(train), "each held out once"
     assert set(data.whole[0].held.tolist()) != set(data.whole[1].held.tolist())
     x, y = toy()
-    own = data.train_rows(data.whole)
+    examples = data.train_rows(data.whole)
     picked = data.whole[1].train.numpy()
-    np.testing.assert_allclose(own.scales.x_mean[1], x[picked].mean(0), rtol=1e-5)
-    np.testing.assert_allclose(own.scales.y_std[1], y[picked].std(), rtol=1e-5)
-    held = data.held_rows(data.whole, own)
+    np.testing.assert_allclose(examples.scales.x_mean[1], x[picked].mean(0), rtol=1e-5)
+    np.testing.assert_allclose(examples.scales.y_std[1], y[picked].std(), rtol=1e-5)
+    held = data.held_rows(data.whole, examples)
     np.testing.assert_allclose(own_targets(held)[1, :, 0], y[data.whole[1].held], rtol=1e-5)
-    np.testing.assert_allclose(held.scales.y_mean, own.scales.y_mean)
+    np.testing.assert_allclose(held.scales.y_mean, examples.scales.y_mean)
 
 
 def half_mse(f, y):
@@ -166,10 +166,10 @@ def trained_alone(fold, family, seed, decay, epochs):
 
 
 @pytest.mark.parametrize(("family", "method"), [("bn", "MCBN"), ("dropout", "MCDropout")])
-def test_scores_are_those_of_plain_calls(found, data, family, method):
+def test_scores_are_those_of_plain_calls(results, data, family, method):
     """From the chosen weight decay and epochs on: noise from the folds, a network on all training rows, its samples."""
     split, seed = 1, 2
-    (row,) = (row for row in rows_of(found[family], method) if (row["split"], row["seed"]) == (split + 1, seed))
+    (row,) = (row for row in rows_of(results[family], method) if (row["split"], row["seed"]) == (split + 1, seed))
     decay, epochs = row["weight_decay"], row["epochs"]
     first = split * FOLDS
     folds = [trained_alone(data.validated[first + i], family, 100 + i, decay, epochs) for i in range(FOLDS)]
@@ -187,13 +187,15 @@ def test_scores_are_those_of_plain_calls(found, data, family, method):
     assert row["cv_crps"] == pytest.approx(float(metrics.crps(with_noise(f, by_crps), y)), rel=CLOSE)
     constant = metrics.constant_variance(f.mean(0), y[:, None])
     test, y = (part.double() for part in trained_alone(data.whole[split], family, seed, decay, epochs))
-    own = with_noise(test, row["precision"])
-    gaussian = bn.predictive.RegressionPredictive(own.mean[None], own.std[None])
-    assert row["rmse"] == pytest.approx(float(metrics.rmse(own, y)), rel=CLOSE)
-    assert row["crps"] == pytest.approx(float(metrics.crps(own, y)), rel=CLOSE)
-    assert row["pll"] == pytest.approx(float(metrics.pll(own, y)), abs=CLOSE)
+    examples = with_noise(test, row["precision"])
+    gaussian = bn.predictive.RegressionPredictive(examples.mean[None], examples.std[None])
+    assert row["rmse"] == pytest.approx(float(metrics.rmse(examples, y)), rel=CLOSE)
+    assert row["crps"] == pytest.approx(float(metrics.crps(examples, y)), rel=CLOSE)
+    assert row["pll"] == pytest.approx(float(metrics.pll(examples, y)), abs=CLOSE)
     # A precision that is off by a share changes a log likelihood by half of that share, where errors are as expected.
     assert row["pll_own"] == pytest.approx(float(metrics.pll(with_noise(test, by_pll), y)), abs=spacing)
     assert row["coverage_95"] == pytest.approx(float(metrics.coverage(gaussian, y, 0.95)), abs=1e-9)
-    assert row["normalised_crps"] == pytest.approx(float(metrics.normalised_crps(own, y, constant)), abs=100 * CLOSE)
-    assert row["normalised_pll"] == pytest.approx(float(metrics.normalised_pll(own, y, constant)), abs=100 * CLOSE)
+    assert row["normalised_crps"] == pytest.approx(
+        float(metrics.normalised_crps(examples, y, constant)), abs=100 * CLOSE
+    )
+    assert row["normalised_pll"] == pytest.approx(float(metrics.normalised_pll(examples, y, constant)), abs=100 * CLOSE)

@@ -59,13 +59,13 @@ def test_written_where_the_loaders_look(sets, tmp_path, monkeypatch):
     monkeypatch.delenv("BAYESNORM_DATA", raising=False)
     sets(File("a"), digest=content_digest((X, Y)))
     told = []
-    found = get("yacht", tell=lambda *words: told.append(words))
-    assert found.written == (cache_folder() / "uci" / "yacht.npz",)
-    assert not found.missing
+    value = get("yacht", tell=lambda *words: told.append(words))
+    assert value.written == (cache_folder() / "uci" / "yacht.npz",)
+    assert not value.missing
     np.testing.assert_array_equal(load_uci("yacht")[0], X)
     assert told == [("a", 5, 5)]
     assert [path.name for path in cache_folder().iterdir()] == ["uci"]  # the download is gone
-    assert get("yacht").written == found.written
+    assert get("yacht").written == value.written
     assert len(told) == 1  # what is there is not fetched
     (cache_folder() / "uci" / "yacht.npz").write_bytes(b"half")
     get("yacht", force=True)
@@ -74,9 +74,9 @@ def test_written_where_the_loaders_look(sets, tmp_path, monkeypatch):
 
 def test_what_cannot_be_had_is_told_and_taken_when_it_was_put_there(sets, tmp_path):
     sets(File("a", None), File("b", None))
-    found = get("yacht", tmp_path)
-    assert not found.written
-    assert found.missing == (
+    value = get("yacht", tmp_path)
+    assert not value.written
+    assert value.missing == (
         "uci/yacht.npz cannot be downloaded (a cannot be reached; b cannot be reached). To add the data by hand, put "
         f"the file a or the file b into {tmp_path / 'downloads'} and run the same command again.",
     )

@@ -39,11 +39,11 @@ def idx_names(suffix=""):
         yield f"{word}-labels-idx1-ubyte{suffix}", idx(labels)
 
 
-def same(found, images, labels=LABELS):
-    np.testing.assert_array_equal(found["train"][0], images)
-    np.testing.assert_array_equal(found["train"][1], labels)
-    np.testing.assert_array_equal(found["test"][0], images[:2])
-    np.testing.assert_array_equal(found["test"][1], labels[:2])
+def same(result, images, labels=LABELS):
+    np.testing.assert_array_equal(result["train"][0], images)
+    np.testing.assert_array_equal(result["train"][1], labels)
+    np.testing.assert_array_equal(result["test"][0], images[:2])
+    np.testing.assert_array_equal(result["test"][1], labels[:2])
 
 
 @pytest.mark.parametrize("coarse", [b"", b"\x07"])

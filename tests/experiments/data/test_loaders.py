@@ -197,12 +197,12 @@ def put(folder, name, split, count=None):
     return x, y
 
 
-def put_part(folder, of="cifar10", name="test_first2000"):
+def put_part(folder, dataset="cifar10", name="test_first2000"):
     pillow = pytest.importorskip("PIL.Image", reason="needs Pillow: pip install pillow")
-    (folder / of).mkdir(parents=True, exist_ok=True)
+    (folder / dataset).mkdir(parents=True, exist_ok=True)
     sheet = np.random.default_rng(3).integers(0, 256, (32, 3200, 3), dtype=np.uint8)
-    pillow.fromarray(sheet).save(folder / of / f"{name}.webp", lossless=True)
-    np.savez(folder / of / "labels.npz", **{name: np.arange(20) % 10})
+    pillow.fromarray(sheet).save(folder / dataset / f"{name}.webp", lossless=True)
+    np.savez(folder / dataset / "labels.npz", **{name: np.arange(20) % 10})
 
 
 @pytest.mark.parametrize("name", LOADERS)

@@ -42,9 +42,9 @@ class Counted:
         self.count, original = 0, getattr(place, name)
 
         def call(*arguments):
-            found = original(*arguments)
-            self.count += found is not None
-            return found
+            result = original(*arguments)
+            self.count += result is not None
+            return result
 
         monkeypatch.setattr(place, name, call)
 
@@ -94,18 +94,18 @@ def new_rows(x, rows):
     return standardised_rows(x, torch.zeros(len(x), 1), [torch.arange(len(x))] * len(rows.lengths), rows.scales)
 
 
-def far(found, expected):
+def far(result, expected):
     """The largest difference of each network's tensors, relative to their size."""
     differences = [
-        (found[name].cpu().double() - value).flatten(1).norm(dim=1) / value.flatten(1).norm(dim=1).clamp_min(1e-8)
+        (result[name].cpu().double() - value).flatten(1).norm(dim=1) / value.flatten(1).norm(dim=1).clamp_min(1e-8)
         for name, value in expected.tensors.items()
     ]
     return torch.stack(differences).amax(0)
 
 
-def same(found, expected):
+def same(result, expected):
     """Whether all networks agree, but for at most one in which a ReLU got a number that rounding moved across 0."""
-    differences = far(found, expected).sort().values
+    differences = far(result, expected).sort().values
     return bool(differences[-2] < CLOSE and differences[-1] < FLIPPED)
 
 

@@ -18,8 +18,8 @@ from experiments.stacked_networks.fused.shape import fitting, shape_of
 def normalised(inputs=5, hidden=(50, 50), outputs=1, bias=False, eps=(1e-10, 1e-10)):
     """`paper_mlp`, or nearly."""
     layers, before = [], inputs
-    for width, own in zip(hidden, eps, strict=False):
-        layers += [nn.Linear(before, width, bias=bias), nn.BatchNorm1d(width, eps=own), nn.ReLU()]
+    for width, value in zip(hidden, eps, strict=False):
+        layers += [nn.Linear(before, width, bias=bias), nn.BatchNorm1d(width, eps=value), nn.ReLU()]
         before = width
     return nn.Sequential(*layers, nn.Linear(before, outputs))
 
@@ -62,10 +62,10 @@ def test_networks_of_the_papers_fit(name):
     assert shape.D & (shape.D - 1) == shape.H & (shape.H - 1) == 0, "powers of two"
     assert (len(shape.norms), len(shape.drops)) == ((0, 3) if "dropout" in name else (2, 0))
     where = {f"at_{short}": stack.weights[f"{long}"] for short, long in _named(shape).items()}
-    found = shape.places(stack.weights)
-    assert found.keys() == where.keys()
+    result = shape.places(stack.weights)
+    assert result.keys() == where.keys()
     for key, tensor in where.items():
-        assert torch.equal(stack.weights.flat.flatten()[found[key] :][: tensor.numel()], tensor.flatten()), key
+        assert torch.equal(stack.weights.flat.flatten()[result[key] :][: tensor.numel()], tensor.flatten()), key
 
 
 def _named(shape):
@@ -94,5 +94,5 @@ def test_nothing_of_this_on_a_cpu():
 
 
 def settings(**options):
-    given = {"batch_size": 32, "loss": HalfSquaredError(), "decay": torch.zeros(1, dtype=torch.float64), **options}
-    return SimpleNamespace(**{"schedule": None, "decoupled": False, **given})
+    arguments = {"batch_size": 32, "loss": HalfSquaredError(), "decay": torch.zeros(1, dtype=torch.float64), **options}
+    return SimpleNamespace(**{"schedule": None, "decoupled": False, **arguments})

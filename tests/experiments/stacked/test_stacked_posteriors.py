@@ -7,7 +7,7 @@ import bayesnorm as bn
 from bayesnorm.tabular.stacked import passes
 from experiments.stacked_networks import fit_stacked
 
-from ...tabular.stacked.stacked_networks import in_target_units as raw_outputs, own, task, together
+from ...tabular.stacked.stacked_networks import in_target_units as raw_outputs, rows_of_network, task, together
 
 STATES, SAMPLES, SEED = 24, 30, 3
 SIZES = [16.0, 40.0, 2.5, 100.0, 16.0]
@@ -25,11 +25,11 @@ CLOSE = {"rtol": 1e-9, "atol": 1e-9}
 @pytest.fixture(scope="module")
 def trained():
     """Stacks of every family, with their rows and rows that they were not trained on, in double precision."""
-    found = {}
+    results = {}
     for family in ("batch norm", "dropout", "mixed"):
         networks, rows, held_out = task(family, torch.float64)
-        found[family] = together(networks, rows, epochs=3)[0], rows, held_out
-    return found
+        results[family] = together(networks, rows, epochs=3)[0], rows, held_out
+    return results
 
 
 @pytest.mark.parametrize(
@@ -47,8 +47,8 @@ def test_samples_are_those_of_the_method(trained, name, numbers, monkeypatch):
     assert f.shape == (SAMPLES, 5, held_out.table.shape[1], 1)
     assert f.dtype == torch.float64
     for i in range(5):
-        x = own(held_out, i)[0]
-        alone = method.fit(stack.network(i), own(rows, i)[0], seed=SEED).at_batch_size(SIZES[i])
+        x = rows_of_network(held_out, i)[0]
+        alone = method.fit(stack.network(i), rows_of_network(rows, i)[0], seed=SEED).at_batch_size(SIZES[i])
         expected = raw_outputs(engine.outputs(alone, x, seed=1), rows, i)
         torch.testing.assert_close(f[:, i, : len(x)], expected, **CLOSE)
         torch.testing.assert_close(mean[i, : len(x)], expected.mean(0), **CLOSE)
@@ -67,7 +67,7 @@ def test_masks_are_those_of_mc_dropout(trained, family, numbers, monkeypatch):
     f = sampler.outputs(held_out, 6, seed=3)
     mean, var = sampler.moments(held_out, 6, seed=3)
     for i in range(2):
-        x = own(held_out, i)[0]
+        x = rows_of_network(held_out, i)[0]
         alone = bn.MCDropout().fit(stack.network(i), likelihood=bn.Gaussian())
         expected = raw_outputs(engine.outputs(alone, x, seed=3), rows, i)
         torch.testing.assert_close(f[:, i, : len(x)], expected, **CLOSE)
@@ -98,12 +98,12 @@ def test_on_a_gpu(family, method, dtype):
     here, _ = together(networks, rows, epochs=5)
     same = torch.tensor([0, 3])
     here, rows, held_out = here.take(same), rows.take(same), held_out.take(same)
-    found = []
+    results = []
     for stack in (here, here.to("cuda")):
         placed = held_out.to(stack.device, stack.dtype)
         sampler = fit_stacked(method, stack, rows.to(stack.device, stack.dtype))
         points = sampler.executable.point(placed)
-        found.append([points, sampler.outputs(placed, 6, seed=1), *sampler.moments(placed, 6, seed=1)])
+        results.append([points, sampler.outputs(placed, 6, seed=1), *sampler.moments(placed, 6, seed=1)])
     close = CLOSE if dtype == torch.float64 else {"rtol": 1e-2, "atol": 1e-2}
-    for expected, other in zip(*found, strict=True):
+    for expected, other in zip(*results, strict=True):
         torch.testing.assert_close(other.cpu(), expected, **close)

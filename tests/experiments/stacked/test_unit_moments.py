@@ -33,22 +33,22 @@ def task():
 
 def gaussians(moments: UnitMoments, network: int):
     """The central-limit Gaussians of one network's units."""
-    found = moments.statistics
-    parts = found.mean[0], found.var[0], moments.mean_std.square(), moments.square_std.square()
-    return central_limit(found.layers, *(part[network] for part in parts), found.batch_size)
+    result = moments.statistics
+    parts = result.mean[0], result.var[0], moments.mean_std.square(), moments.square_std.square()
+    return central_limit(result.layers, *(part[network] for part in parts), result.batch_size)
 
 
-def far(found, expected):
+def far(result, expected):
     """The largest distance of two means, (numbers, units) each, in standard errors; rounding is none."""
-    error = sum(part.var(0) / len(part) for part in (found, expected)) + (1e-9 * expected.mean(0)).square() + 1e-24
-    return float(((found.mean(0) - expected.mean(0)).abs() / error.sqrt()).max())
+    error = sum(part.var(0) / len(part) for part in (result, expected)) + (1e-9 * expected.mean(0)).square() + 1e-24
+    return float(((result.mean(0) - expected.mean(0)).abs() / error.sqrt()).max())
 
 
 def test_moments_are_those_of_many_passes(task):
     """Random batches see what passes over all rows see, and beside it how far the passes' own means differ."""
-    stack, rows, own = task
-    found = [stacked_moments(stack, rows, M, seed=seed) for seed in range(SEEDS)]
-    for i, x in enumerate(own):
+    stack, rows, examples = task
+    results = [stacked_moments(stack, rows, M, seed=seed) for seed in range(SEEDS)]
+    for i, x in enumerate(examples):
         passes = [unit_gaussians(stack.network(i), x, M, seed=seed) for seed in range(SEEDS)]
         between = torch.stack([q.mean_loc for q in passes]).var(0)
         for name in PARTS:
@@ -57,6 +57,6 @@ def test_moments_are_those_of_many_passes(task):
                 expected = expected + between / M
             elif name == "std_loc":
                 expected = (expected.square() + between).sqrt()
-            assert far(torch.stack([getattr(gaussians(each, i), name) for each in found]), expected) < FAR, name
-    other = torch.stack([unit_gaussians(stack.network(0), own[1], M, seed=s).mean_var for s in range(SEEDS)])
-    assert far(torch.stack([gaussians(q, 0).mean_var for q in found]), other) > 2 * FAR, "other rows would be noticed"
+            assert far(torch.stack([getattr(gaussians(one, i), name) for one in results]), expected) < FAR, name
+    other = torch.stack([unit_gaussians(stack.network(0), examples[1], M, seed=s).mean_var for s in range(SEEDS)])
+    assert far(torch.stack([gaussians(q, 0).mean_var for q in results]), other) > 2 * FAR, "other rows would be noticed"
