@@ -42,10 +42,10 @@ def read_models(folder: Path) -> Read:
     """Return a function that reads hostile files of models."""
     from .kinds import kinds
 
-    known = kinds()
-    for kind_name, kind in known.items():
+    names = kinds()
+    for kind_name, kind in names.items():
         kind.write(folder / kind_name)
-    return lambda seeds: tried(known, folder, seeds)
+    return lambda seeds: tried(names, folder, seeds)
 
 
 def read_folders(folder: Path, what: str) -> Read:

@@ -134,10 +134,10 @@ class Kills:
         told = ended(*map_arguments(self.folder, out))
         if told.out.replace(str(out), "") != self.mapped.replace(str(self.folder / "valid"), ""):
             return f"fault: other numbers, {told.err[-200:]!r}"
-        found, pages = contents(out), ("maps.html", "maps.json")
-        same = all(found.get(name) == content for name, content in self.maps.items() if name not in pages)
-        if not same or set(found) != set(self.maps):
-            return f"fault: other files, {sorted(set(found) ^ set(self.maps))}"
+        result, pages = contents(out), ("maps.html", "maps.json")
+        same = all(result.get(name) == content for name, content in self.maps.items() if name not in pages)
+        if not same or set(result) != set(self.maps):
+            return f"fault: other files, {sorted(set(result) ^ set(self.maps))}"
         return "complete"
 
     def _saved_model(self, chance: random.Random) -> str:

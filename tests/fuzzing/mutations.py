@@ -106,10 +106,10 @@ def change_tensors(tensors: dict[str, Tensor], chance: random.Random) -> None:
 
 def with_number(tensor: Tensor, number: float, chance: random.Random) -> Tensor:
     """Return a tensor with one entry that is another number."""
-    found = tensor.double().flatten().clone()
-    if len(found):
-        found[chance.randrange(len(found))] = number
-    return found.reshape(tensor.shape).to(tensor.dtype)
+    result = tensor.double().flatten().clone()
+    if len(result):
+        result[chance.randrange(len(result))] = number
+    return result.reshape(tensor.shape).to(tensor.dtype)
 
 
 def mutated(path: Path, seed: int) -> bytes:
@@ -144,18 +144,18 @@ def json_text(config: Any, chance: random.Random, **options: Any) -> str:
 
 def changed_bytes(content: bytes, chance: random.Random) -> bytes:
     """Return bytes with one to five changes."""
-    found = bytearray(content)
+    result = bytearray(content)
     for _ in range(chance.choice([1, 1, 2, 5])):
-        place = chance.choice([chance.randrange(len(found) + 1), max(0, len(found) - chance.randrange(1, 400))])
+        place = chance.choice([chance.randrange(len(result) + 1), max(0, len(result) - chance.randrange(1, 400))])
         what = chance.choice(["byte", "byte", "byte", "cut", "insert", "twice", "huge"])
-        if what == "byte" and place < len(found):
-            found[place] = chance.randrange(256)
+        if what == "byte" and place < len(result):
+            result[place] = chance.randrange(256)
         elif what == "cut":
-            del found[place : place + chance.choice([1, 100, 10**6])]
+            del result[place : place + chance.choice([1, 100, 10**6])]
         elif what == "insert":
-            found[place:place] = chance.choice([b"\0", b'"', b"\n", b"\x1b", b"\xff\xff\xff\x7f", b"1" * 5000, b"{"])
+            result[place:place] = chance.choice([b"\0", b'"', b"\n", b"\x1b", b"\xff\xff\xff\x7f", b"1" * 5000, b"{"])
         elif what == "twice":
-            found[place:place] = found[place : place + chance.choice([2, 1000])]
+            result[place:place] = result[place : place + chance.choice([2, 1000])]
         else:
-            found[place : place + 4] = b"\xff\xff\xff\x7f"
-    return bytes(found)
+            result[place : place + 4] = b"\xff\xff\xff\x7f"
+    return bytes(result)

@@ -55,8 +55,8 @@ def text(content: Callable[[random.Random], str | bytes]) -> Write:
     """Return a function that writes the text of a case."""
 
     def write(path: Path, chance: random.Random) -> None:
-        found = content(chance)
-        path.write_bytes(found if isinstance(found, bytes) else found.encode("utf-8", "surrogatepass"))
+        result = content(chance)
+        path.write_bytes(result if isinstance(result, bytes) else result.encode("utf-8", "surrogatepass"))
 
     return write
 

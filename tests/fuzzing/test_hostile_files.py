@@ -30,8 +30,8 @@ MEMORY = 2**29
 @pytest.mark.parametrize("name", [name for name in EXPECTED if not name.startswith("table_")])
 def test_what_version_0_1_wrote_is_loaded_and_predicts_the_same(name, tmp_path):
     shutil.copy(WRITTEN / f"{name}.bayesnorm", tmp_path / "file")
-    found = KINDS[name.replace("_", " ")].use(tmp_path / "file")
-    for numbers, expected in zip(found, EXPECTED[name], strict=True):
+    result = KINDS[name.replace("_", " ")].use(tmp_path / "file")
+    for numbers, expected in zip(result, EXPECTED[name], strict=True):
         torch.testing.assert_close(
             numbers.flatten()[:4].double(), torch.tensor(expected).double(), rtol=1e-3, atol=1e-5
         )
@@ -57,11 +57,11 @@ def folder(tmp_path_factory):
 
 def test_random_changes_are_refused_or_harmless(folder):
     def try_all():
-        found = tried(
+        result = tried(
             {name: KINDS[name] for name in sorted(path.name for path in folder.iterdir())}, folder, range(CASES)
         )
-        assert not found.faults, found.as_json()
-        assert found.counts["refused as a file"] > CASES / 2
+        assert not result.faults, result.as_json()
+        assert result.counts["refused as a file"] > CASES / 2
 
     in_a_child(try_all, MEMORY)
 
