@@ -78,19 +78,19 @@ def test_shapes_and_dtypes(case):
     for dtype in (torch.float32, torch.float64):
         predictive = case.likelihood.predictive(case.f(dtype=dtype))
         assert predictive.log_prob(case.y(dtype=dtype)).dtype == dtype
-        for own in parts(predictive):
+        for part in parts(predictive):
             for name in ("mean", "epistemic", "aleatoric", "variance", "std"):
-                value = getattr(own, name)
+                value = getattr(part, name)
                 assert value.shape[0] == 5, name
                 assert value.shape[2:] == case.pixels
                 assert value.dtype == dtype
                 assert torch.isfinite(value).all(), name
-            if isinstance(own, bn.RegressionPredictive):
-                assert own.sample(4).shape == (4, *own.mean.shape)
-                assert own.sample(4).dtype == dtype
-                assert own.quantile(0.3).shape == own.mean.shape
+            if isinstance(part, bn.RegressionPredictive):
+                assert part.sample(4).shape == (4, *part.mean.shape)
+                assert part.sample(4).dtype == dtype
+                assert part.quantile(0.3).shape == part.mean.shape
             else:
-                assert own.sample(4).shape == (4, 5, *case.pixels)
+                assert part.sample(4).shape == (4, 5, *case.pixels)
         if not case.tasks:
             expected = case.targets if not case.classes else case.classes
             assert predictive.mean.shape == (5, expected, *case.pixels)
@@ -100,18 +100,18 @@ def test_shapes_and_dtypes(case):
 def test_uncertainty_splits_into_its_parts(case):
     """Against the samples taken one by one: Var y = Var_t E[y | t] + E_t Var[y | t], and H = I + E_t H_t."""
     f = case.f()
-    for k, own in enumerate(parts(case.likelihood.predictive(f))):
-        each = [parts(case.likelihood.predictive(one[None]))[k] for one in f]
+    for k, part in enumerate(parts(case.likelihood.predictive(f))):
+        single = [parts(case.likelihood.predictive(one[None]))[k] for one in f]
         if isinstance(case.likelihood, bn.VarianceScaledCategorical):  # tempers a draw by its distance from the others
-            each = [bn.ClassificationPredictive(one[None]) for one in own.log_probs]
-        means, variances = (torch.stack([getattr(p, name) for p in each]) for name in ("mean", "variance"))
-        torch.testing.assert_close(own.epistemic, means.var(0, correction=0))
-        torch.testing.assert_close(own.aleatoric, variances.mean(0))
-        torch.testing.assert_close(own.variance, (variances + means**2).mean(0) - means.mean(0) ** 2)
-        if isinstance(own, bn.ClassificationPredictive):
-            torch.testing.assert_close(own.expected_entropy, torch.stack([p.entropy for p in each]).mean(0))
-            torch.testing.assert_close(own.entropy, own.mutual_information + own.expected_entropy)
-            assert (own.mutual_information > 0).all()
+            single = [bn.ClassificationPredictive(one[None]) for one in part.log_probs]
+        means, variances = (torch.stack([getattr(p, name) for p in single]) for name in ("mean", "variance"))
+        torch.testing.assert_close(part.epistemic, means.var(0, correction=0))
+        torch.testing.assert_close(part.aleatoric, variances.mean(0))
+        torch.testing.assert_close(part.variance, (variances + means**2).mean(0) - means.mean(0) ** 2)
+        if isinstance(part, bn.ClassificationPredictive):
+            torch.testing.assert_close(part.expected_entropy, torch.stack([p.entropy for p in single]).mean(0))
+            torch.testing.assert_close(part.entropy, part.mutual_information + part.expected_entropy)
+            assert (part.mutual_information > 0).all()
 
 
 def test_samples_may_have_weights_and_rows_are_independent(vector_case):
@@ -201,11 +201,11 @@ def test_gradients_are_finite_at_extreme_outputs(vector_case):
             if isinstance(case.likelihood, bn.HeteroscedasticGaussian | bn.HeteroscedasticLaplace) and size < 1e5:
                 assert (f.grad[:, large] != 0).all()
         with torch.no_grad():
-            for own in parts(case.likelihood.predictive(f.detach()[None])):
-                assert torch.isfinite(own.mean).all()
-                assert torch.isfinite(own.variance).all()
-                if not isinstance(own, bn.ClassificationPredictive):
-                    assert (own.aleatoric > 0).all()
+            for part in parts(case.likelihood.predictive(f.detach()[None])):
+                assert torch.isfinite(part.mean).all()
+                assert torch.isfinite(part.variance).all()
+                if not isinstance(part, bn.ClassificationPredictive):
+                    assert (part.aleatoric > 0).all()
 
 
 def test_derivatives_are_right(vector_case):
@@ -282,22 +282,22 @@ def test_calibrating_is_never_worse(vector_case):
     x = torch.randn(60, 3, generator=generator, dtype=torch.float64)
     y = case.y(rows=60)
     start = bn.MCBN(batch_size=8, states=16).fit(head, x, case.likelihood)
-    found = bn.calibrate(start, x, y, samples=2, batch_size=False)
-    before, after = (mean_score(p, x, y, samples=2) for p in (start, found))
+    calibrated = bn.calibrate(start, x, y, samples=2, batch_size=False)
+    before, after = (mean_score(p, x, y, samples=2) for p in (start, calibrated))
     assert after < before
-    assert type(found.likelihood) is type(case.likelihood)
+    assert type(calibrated.likelihood) is type(case.likelihood)
     plain = {name: value for name, value in case.likelihood.config().items() if name in ("axis", "samples", "df")}
-    assert plain.items() <= found.likelihood.config().items()
+    assert plain.items() <= calibrated.likelihood.config().items()
 
 
 def test_targets_in_any_container(vector_case):
     case = vector_case
     f, y = case.f(dtype=torch.float32)[0], case.y()
     expected = case.likelihood.loss(f, y)
-    for given in (y.numpy(), y.flip(0).numpy()[::-1], y.tolist()):
-        torch.testing.assert_close(case.likelihood.loss(f, given), expected, check_dtype=False, rtol=1e-4, atol=1e-4)
-        found = case.likelihood.predictive(f[None]).log_prob(given)
-        assert found.sum().item() / len(f) == pytest.approx(-float(expected), rel=1e-4, abs=1e-4)
+    for targets in (y.numpy(), y.flip(0).numpy()[::-1], y.tolist()):
+        torch.testing.assert_close(case.likelihood.loss(f, targets), expected, check_dtype=False, rtol=1e-4, atol=1e-4)
+        result = case.likelihood.predictive(f[None]).log_prob(targets)
+        assert result.sum().item() / len(f) == pytest.approx(-float(expected), rel=1e-4, abs=1e-4)
     for shape in ((), (5, 7), (4, 1), (5, 2, 2)):
         with pytest.raises(InputError, match=r"^y "):
             case.likelihood.loss(f, torch.zeros(shape))

@@ -90,14 +90,14 @@ def test_every_engine_splits_uncertainty(likelihood, trained):
     posterior = bn.MCBN(batch_size=32, states=24).fit(network(), (x, y), likelihood)
     for engine in (bn.MonteCarlo(samples=8), bn.SigmaPoints(rank=4), bn.Delta()):
         predictive = posterior.predict(x[:9], engine)
-        each = predictive.values() if isinstance(predictive, bn.MultiTaskPredictive) else [predictive]
-        for own in each:
-            assert own.mean.shape == (9, 2 if type(likelihood).__name__ in ("LogitNoise", "StudentT") else 1)
-            assert (own.epistemic > 0).all()
-            assert (own.aleatoric > 0).all()
-            torch.testing.assert_close(own.variance, own.epistemic + own.aleatoric)
-            if isinstance(own, bn.ClassificationPredictive):
-                torch.testing.assert_close(own.entropy, own.mutual_information + own.expected_entropy)
+        predictives = predictive.values() if isinstance(predictive, bn.MultiTaskPredictive) else [predictive]
+        for part in predictives:
+            assert part.mean.shape == (9, 2 if type(likelihood).__name__ in ("LogitNoise", "StudentT") else 1)
+            assert (part.epistemic > 0).all()
+            assert (part.aleatoric > 0).all()
+            torch.testing.assert_close(part.variance, part.epistemic + part.aleatoric)
+            if isinstance(part, bn.ClassificationPredictive):
+                torch.testing.assert_close(part.entropy, part.mutual_information + part.expected_entropy)
         again = posterior.predict(x[:9], engine)
         assert torch.equal(again.log_prob(y[:9]), predictive.log_prob(y[:9]))
 
@@ -159,8 +159,8 @@ def test_crps_of_one_draw_is_scoringrules():
         (bn.HeteroscedasticGaussian(), scoringrules.crps_normal(y.numpy(), mean, np.exp(noise / 2))),
         (bn.HeteroscedasticLaplace(), scoringrules.crps_laplace(y.numpy(), mean, np.exp(noise))),
     ]:
-        found = metrics.crps_points(likelihood.predictive(f), y, form="mixture")
-        np.testing.assert_allclose(found, expected, rtol=1e-9)
+        result = metrics.crps_points(likelihood.predictive(f), y, form="mixture")
+        np.testing.assert_allclose(result, expected, rtol=1e-9)
 
 
 @settings(max_examples=60)
@@ -191,10 +191,10 @@ def test_calibrating_finds_the_factor(kind, true):
     predictive = kind(true).predictive(model(x).detach()[None])
     y = predictive.sample(1, seed=1)[0]
     for score in ("pll", "crps"):
-        found = bn.calibrate(bn.deterministic(model, kind()), x, y, score=score).likelihood.scale
+        result = bn.calibrate(bn.deterministic(model, kind()), x, y, score=score).likelihood.scale
         # The likeliest scale of a Gaussian has relative standard error 1 / sqrt(2 rows), of a Laplace 1 / sqrt(rows);
         # CRPS is less efficient.
-        assert abs(math.log(found / true)) < SIGMAS * 1.5 / rows**0.5
+        assert abs(math.log(result / true)) < SIGMAS * 1.5 / rows**0.5
 
 
 def test_heads_of_the_wrong_width():
@@ -237,9 +237,9 @@ def test_a_factor_for_other_outputs():
 
 def test_a_floor_adds_its_square_to_the_predicted_variance():
     f = torch.tensor([[[0.3, -0.5, -4.0, 1.0], [0.0, 2.0, 3.0, -9.0]]], dtype=torch.float64)
-    found = bn.HeteroscedasticGaussian((0.5, 2.0), floor=(0.1, 3.0)).predictive(f)
+    result = bn.HeteroscedasticGaussian((0.5, 2.0), floor=(0.1, 3.0)).predictive(f)
     expected = torch.tensor([0.5, 2.0]).square() * f[0, :, 2:].exp() + torch.tensor([0.1, 3.0]).square()
-    torch.testing.assert_close(found.aleatoric, expected)
+    torch.testing.assert_close(result.aleatoric, expected)
     assert bn.HeteroscedasticGaussian(floor=0.2) != bn.HeteroscedasticGaussian()
 
 
@@ -248,9 +248,9 @@ def test_predicted_noise_with_heavy_tails_is_scipys():
         generator = torch.Generator().manual_seed(0)
         f = torch.randn(1, 7, 2, generator=generator, dtype=torch.float64)
         y = 5 * torch.randn(7, 1, generator=generator, dtype=torch.float64)
-        found = bn.HeteroscedasticStudentT(0.7, df=df).predictive(f).log_prob(y)
+        result = bn.HeteroscedasticStudentT(0.7, df=df).predictive(f).log_prob(y)
         expected = stats.t.logpdf(y[:, 0], df, loc=f[0, :, 0], scale=0.7 * (f[0, :, 1] / 2).exp())
-        np.testing.assert_allclose(found[:, 0], expected, rtol=1e-9)
+        np.testing.assert_allclose(result[:, 0], expected, rtol=1e-9)
 
 
 def test_with_many_degrees_of_freedom_the_same_network_says_the_same_as_normal_noise():

@@ -48,8 +48,8 @@ def test_distances_are_those_of_quadrature(first, second, difference):
 def test_crps_of_one_draw_is_scoringrules():
     f = torch.randn(1, 50, 1, dtype=torch.float64)
     y = torch.randn(50, 1, dtype=torch.float64) * 3
-    found = metrics.crps_points(bn.Laplace(0.7).predictive(f), y, form="mixture")
-    np.testing.assert_allclose(found, scoringrules.crps_laplace(y.numpy(), f[0].numpy(), 0.7), rtol=1e-9)
+    result = metrics.crps_points(bn.Laplace(0.7).predictive(f), y, form="mixture")
+    np.testing.assert_allclose(result, scoringrules.crps_laplace(y.numpy(), f[0].numpy(), 0.7), rtol=1e-9)
 
 
 def test_calibrating_finds_the_scale():
@@ -60,8 +60,8 @@ def test_calibrating_finds_the_scale():
     noise = torch.distributions.Laplace(0.0, scale).sample((rows, 1)).double()
     y = model(x).detach() + noise
     posterior = bn.deterministic(model, bn.Laplace())
-    found = bn.calibrate(posterior, x, y, score="pll").likelihood.scale
-    assert found == pytest.approx(noise.abs().mean().item(), rel=1e-6)
+    result = bn.calibrate(posterior, x, y, score="pll").likelihood.scale
+    assert result == pytest.approx(noise.abs().mean().item(), rel=1e-6)
     # |noise| has standard deviation `scale`, so that its mean is off by scale / sqrt(rows); CRPS is less efficient.
     by_crps = bn.calibrate(posterior, x, y).likelihood.scale
     assert abs(by_crps / scale - 1) < 4.5 * 1.5 / rows**0.5
@@ -72,5 +72,5 @@ def test_distances_know_no_units():
     for unit in (1e-30, 1e-14, 1e14, 1e30):
         d, a, b = torch.tensor([0.0, 0.4, 3.0]), torch.tensor([2.0, 0.5, 0.3]), torch.tensor([0.3, 4.0, 0.0])
         expected = LaplaceNoise().distance_of_two(d, a, b)
-        found = LaplaceNoise().distance_of_two(unit * d, unit * a, unit * b) / unit
-        torch.testing.assert_close(found, expected)
+        result = LaplaceNoise().distance_of_two(unit * d, unit * a, unit * b) / unit
+        torch.testing.assert_close(result, expected)

@@ -70,10 +70,10 @@ def test_extremes_are_finite():
 
 def test_the_best_epochs_noise_is_kept_with_the_network():
     x, y = data()
-    kept = {}
+    noises = {}
 
     def look(epoch, model):
-        kept[epoch] = copy.deepcopy(model.state_dict()), noise.log_noise.item()
+        noises[epoch] = copy.deepcopy(model.state_dict()), noise.log_noise.item()
 
     torch.manual_seed(0)
     model, noise = nn.Linear(2, 1), bn.LearnedNoise(bn.Gaussian())
@@ -82,7 +82,7 @@ def test_the_best_epochs_noise_is_kept_with_the_network():
     parameters = [*model.parameters(), *noise.parameters()]
     history = train(model, x, y, loss=noise, parameters=parameters, on_epoch=look, **options)
     assert history.epochs == 2
-    assert noise.log_noise.item() == kept[2][1]
+    assert noise.log_noise.item() == noises[2][1]
 
 
 def test_a_posterior_takes_what_was_learned(regression):
@@ -92,6 +92,6 @@ def test_a_posterior_takes_what_was_learned(regression):
 
 
 def test_what_is_no_likelihood():
-    for given in (None, 3.0, bn.Gaussian):
+    for argument in (None, 3.0, bn.Gaussian):
         with pytest.raises(bn.BayesNormError, match=r"^likelihood "):
-            bn.LearnedNoise(given)
+            bn.LearnedNoise(argument)

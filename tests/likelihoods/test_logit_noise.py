@@ -41,15 +41,15 @@ def test_without_noise_it_is_categorical():
     logits = torch.randn(3, 5, 4, 2, dtype=torch.float64)
     for per_class, noises in [(True, 4), (False, 1)]:
         f = torch.cat([logits, torch.full((3, 5, noises, 2), -1e6, dtype=torch.float64)], dim=2)
-        found = bn.LogitNoise(1.7, samples=4, per_class=per_class).predictive(f)
-        torch.testing.assert_close(found.probs, bn.Categorical(1.7).predictive(logits).probs, rtol=1e-6, atol=1e-6)
+        result = bn.LogitNoise(1.7, samples=4, per_class=per_class).predictive(f)
+        torch.testing.assert_close(result.probs, bn.Categorical(1.7).predictive(logits).probs, rtol=1e-6, atol=1e-6)
 
 
 def test_one_log_variance_for_all_is_the_same_for_each():
     logits, log_variance = torch.randn(3, 5, 4), torch.randn(3, 5, 1)
     shared = bn.LogitNoise(per_class=False).predictive(torch.cat([logits, log_variance], 2))
-    each = bn.LogitNoise().predictive(torch.cat([logits, log_variance.expand(-1, -1, 4)], 2))
-    torch.testing.assert_close(shared.probs, each.probs)
+    separate = bn.LogitNoise().predictive(torch.cat([logits, log_variance.expand(-1, -1, 4)], 2))
+    torch.testing.assert_close(shared.probs, separate.probs)
 
 
 def test_the_same_noise_for_every_row_and_draw_and_every_time():

@@ -26,10 +26,10 @@ def test_missing_targets_count_for_nothing(alone_case):
     case = alone_case
     likelihood, (y, seen) = missing_kind(case), with_holes(case)
     f = case.f(1)
-    for each in (likelihood.predictive(f), likelihood.predictive(case.f())):
-        plain = case.likelihood.predictive(f if len(each.weights) == 1 else case.f())
+    for half in (likelihood.predictive(f), likelihood.predictive(case.f())):
+        plain = case.likelihood.predictive(f if len(half.weights) == 1 else case.f())
         expected = torch.where(seen, plain.log_prob(case.y()), 0)
-        torch.testing.assert_close(each.log_prob(y), expected)
+        torch.testing.assert_close(half.log_prob(y), expected)
     wanted = f[0].clone().requires_grad_()
     loss = likelihood.loss(wanted, y)
     torch.testing.assert_close(loss, -torch.where(seen, case.likelihood.predictive(f).log_prob(case.y()), 0).sum() / 5)
@@ -54,15 +54,15 @@ def test_calibrating_with_missing_targets_is_calibrating_on_the_others():
     x = torch.randn(80, 3, generator=generator, dtype=torch.float64)
     y = 2 * torch.randn(80, 1, generator=generator, dtype=torch.float64)
     holes = torch.where(torch.arange(80)[:, None] % 3 == 0, torch.nan, y)
-    kept = torch.arange(80) % 3 != 0
+    present = torch.arange(80) % 3 != 0
     model = nn.Linear(3, 2).double()
     for likelihood in (bn.Gaussian(), bn.Laplace(), bn.StudentT(), bn.HeteroscedasticGaussian()):
         wide = isinstance(likelihood, bn.HeteroscedasticGaussian)
         network = model if wide else nn.Linear(3, 1).double()
         missing = dataclasses.replace(likelihood, missing=True)
-        found = bn.calibrate(bn.deterministic(network, missing), x, holes).likelihood
-        expected = bn.calibrate(bn.deterministic(network, likelihood), x[kept], y[kept]).likelihood
-        torch.testing.assert_close(found.noise, expected.noise, rtol=1e-6, atol=0)
+        result = bn.calibrate(bn.deterministic(network, missing), x, holes).likelihood
+        expected = bn.calibrate(bn.deterministic(network, likelihood), x[present], y[present]).likelihood
+        torch.testing.assert_close(result.noise, expected.noise, rtol=1e-6, atol=0)
 
 
 def test_an_output_without_any_target():
@@ -99,12 +99,12 @@ def test_many_networks_at_once():
     """Inside `vmap` nothing can be looked at, and the numbers are the same."""
     f, y = torch.randn(3, 5, 2), torch.randn(5, 1)
     likelihood = bn.HeteroscedasticGaussian()
-    found = torch.vmap(likelihood.loss, in_dims=(0, None))(f, y)
-    torch.testing.assert_close(found, torch.stack([likelihood.loss(one, y) for one in f]))
+    result = torch.vmap(likelihood.loss, in_dims=(0, None))(f, y)
+    torch.testing.assert_close(result, torch.stack([likelihood.loss(one, y) for one in f]))
     both = torch.vmap(likelihood.loss)(f, y.expand(3, 5, 1))
-    torch.testing.assert_close(both, found)
+    torch.testing.assert_close(both, result)
     labels = torch.randint(0, 2, (3, 5))
-    found = torch.vmap(bn.Categorical().loss)(f, labels)
+    result = torch.vmap(bn.Categorical().loss)(f, labels)
     torch.testing.assert_close(
-        found, torch.stack([bn.Categorical().loss(a, b) for a, b in zip(f, labels, strict=True)])
+        result, torch.stack([bn.Categorical().loss(a, b) for a, b in zip(f, labels, strict=True)])
     )

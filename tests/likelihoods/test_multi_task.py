@@ -38,10 +38,10 @@ def test_every_task_takes_its_outputs_in_order():
         "label": bn.Categorical().predictive(f[..., 2:5]),
         "pose": bn.Gaussian((4.0, 1.0)).predictive(f[..., 5:]),
     }
-    for k, (name, own) in enumerate(expected.items()):
+    for k, (name, part) in enumerate(expected.items()):
         for what in ("mean", "epistemic", "aleatoric", "variance", "std"):
-            assert torch.equal(getattr(predictive, what)[name], getattr(own, what))
-        log_prob = own.log_prob(y[name])
+            assert torch.equal(getattr(predictive, what)[name], getattr(part, what))
+        log_prob = part.log_prob(y[name])
         torch.testing.assert_close(predictive.log_prob(y)[:, k], log_prob.reshape(6, -1).sum(1))
     assert torch.equal(likelihood["label"].noise, bn.Categorical().noise)
 
@@ -61,8 +61,8 @@ def test_targets_side_by_side_are_those_of_a_dict():
     torch.testing.assert_close(likelihood.loss(f[0], side_by_side(y)), likelihood.loss(f[0], y))
     predictive = likelihood.predictive(f)
     torch.testing.assert_close(predictive.log_prob(side_by_side(y)), predictive.log_prob(y))
-    found, expected = (likelihood.noise_range(f, t) for t in (side_by_side(y), y))
-    torch.testing.assert_close(found, expected)
+    result, expected = (likelihood.noise_range(f, t) for t in (side_by_side(y), y))
+    torch.testing.assert_close(result, expected)
 
 
 def test_maps():
@@ -97,19 +97,19 @@ def test_calibrating_finds_every_tasks_noise():
         "c": bn.Categorical(3.0).predictive(f[None, :, 2:]).sample(1)[0],
     }
     start = bn.MultiTask({"a": bn.Gaussian(), "b": bn.Gaussian(4.0), "c": (bn.Categorical(), 2)})
-    found = bn.calibrate(bn.deterministic(model, start), x, y).likelihood
+    result = bn.calibrate(bn.deterministic(model, start), x, y).likelihood
     for name in ("a", "b"):
         mse = (y[name] - f[:, "ab".index(name)][:, None]).square().mean().item()
-        assert 1 / found[name].precision == pytest.approx(mse, rel=1e-5)
-    assert 1.5 < found["c"].temperature < 8
+        assert 1 / result[name].precision == pytest.approx(mse, rel=1e-5)
+    assert 1.5 < result["c"].temperature < 8
 
 
 def test_delta_is_closed_where_every_task_is():
     f, variance = outputs()[0], outputs()[1].square()
     closed = bn.MultiTask({"a": (bn.HeteroscedasticGaussian(), 4), "b": (bn.Gaussian(), 3)})
-    found = closed.gaussian_predictive(f, variance)
+    result = closed.gaussian_predictive(f, variance)
     expected = bn.Gaussian().gaussian_predictive(f[:, 4:], variance[:, 4:])
-    assert torch.equal(found["b"].variance, expected.variance)
+    assert torch.equal(result["b"].variance, expected.variance)
     assert bn.MultiTask(TASKS).gaussian_predictive(f, variance) is None
 
 

@@ -54,17 +54,17 @@ def test_single_precision_and_what_is_no_number():
         far = torch.tensor([-torch.inf, -1e200, 1e200, torch.inf], dtype=torch.float64)
         assert StudentTNoise(df).cdf(far).tolist() == pytest.approx([0, 0, 1, 1])
     z = torch.tensor([-torch.inf, 0.5, torch.inf, torch.nan])
-    found = noise.cdf(z)
-    assert found.dtype == torch.float32
-    np.testing.assert_allclose(found[:3], stats.t.cdf(z[:3], 4.0), rtol=1e-6)
-    assert found[3].isnan()
+    result = noise.cdf(z)
+    assert result.dtype == torch.float32
+    np.testing.assert_allclose(result[:3], stats.t.cdf(z[:3], 4.0), rtol=1e-6)
+    assert result[3].isnan()
 
 
 def test_crps_of_one_draw_is_scoringrules():
     for df in (1.1, 3.0, 50.0, 299.0, 301.0):
         f, y = torch.randn(1, 50, 1, dtype=torch.float64), 4 * torch.randn(50, 1, dtype=torch.float64)
-        found = metrics.crps_points(bn.StudentT(df, 0.7).predictive(f), y, form="mixture")
-        np.testing.assert_allclose(found, scoringrules.crps_t(y.numpy(), df, f[0].numpy(), 0.7), rtol=1e-7, atol=1e-9)
+        result = metrics.crps_points(bn.StudentT(df, 0.7).predictive(f), y, form="mixture")
+        np.testing.assert_allclose(result, scoringrules.crps_t(y.numpy(), df, f[0].numpy(), 0.7), rtol=1e-7, atol=1e-9)
 
 
 @pytest.mark.parametrize(("df", "first", "second"), [(1.5, 0.5, 0.6), (4.0, 1.0, 1.0)])
@@ -79,8 +79,8 @@ def test_distances_of_two_are_those_of_quadrature(df, first, second):
             return float(noise.distance(d, a)) * stats.t.pdf(z, df) * np.cosh(v)
 
         exact = sum(integrate.quad(inner, *ends)[0] for ends in [(-40, -3), (-3, 0), (0, 3), (3, 40)])
-        found = noise.distance_of_two(torch.tensor(difference, dtype=torch.float64), a, b)
-        assert found.item() == pytest.approx(exact, rel=1e-6)
+        result = noise.distance_of_two(torch.tensor(difference, dtype=torch.float64), a, b)
+        assert result.item() == pytest.approx(exact, rel=1e-6)
 
 
 def test_tables_and_integrals_agree():
@@ -95,8 +95,8 @@ def test_many_degrees_of_freedom_are_a_gaussian():
     close, gaussian = bn.StudentT(1e7).predictive(f), bn.Gaussian().predictive(f)
     torch.testing.assert_close(close.log_prob(y), gaussian.log_prob(y), rtol=1e-5, atol=1e-5)
     torch.testing.assert_close(close.variance, gaussian.variance, rtol=1e-6, atol=0)
-    found, expected = (metrics.crps(p, y, form="mixture") for p in (close, gaussian))
-    torch.testing.assert_close(found, expected, rtol=1e-6, atol=0)
+    result, expected = (metrics.crps(p, y, form="mixture") for p in (close, gaussian))
+    torch.testing.assert_close(result, expected, rtol=1e-6, atol=0)
 
 
 def test_an_outlier_pulls_less_the_farther_it_is():
@@ -113,10 +113,10 @@ def test_calibrating_finds_the_scale():
     y = model(x).detach() + scale * torch.from_numpy(generator.standard_t(df, size=(rows, 1)))
     posterior = bn.deterministic(model, bn.StudentT(df))
     for score in ("pll", None):
-        found = bn.calibrate(posterior, x, y, score=score).likelihood
-        assert found.df == df
+        result = bn.calibrate(posterior, x, y, score=score).likelihood
+        assert result.df == df
         # Fisher's information of log scale is 2 df / (df + 3) = 1 per row.
-        assert abs(np.log(found.scale / scale)) < 4.5 * 1.5 / rows**0.5
+        assert abs(np.log(result.scale / scale)) < 4.5 * 1.5 / rows**0.5
 
 
 def test_where_there_is_no_variance():
@@ -137,5 +137,5 @@ def test_crps_without_noise_is_that_of_the_samples():
         for df in (1.5, 4.0, 400.0):
             loc = torch.tensor([[0.0], [1.0], [10.0]], dtype=dtype)
             predictive = RegressionPredictive(loc, torch.zeros(1, dtype=dtype), noise=StudentTNoise(df))
-            found = metrics.crps(predictive, [7.0], form="mixture").item()
-            assert found == pytest.approx(float(scoringrules.crps_ensemble(7.0, [0.0, 1.0, 10.0])), rel=1e-6)
+            value = metrics.crps(predictive, [7.0], form="mixture").item()
+            assert value == pytest.approx(float(scoringrules.crps_ensemble(7.0, [0.0, 1.0, 10.0])), rel=1e-6)

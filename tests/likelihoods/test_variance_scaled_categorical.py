@@ -37,18 +37,18 @@ def test_without_disagreement_it_is_the_temperature():
 
 def test_it_never_sharpens():
     f = 3 * noise(6, 50, 4)
-    plain, found = (likelihood.predictive(f) for likelihood in (LIKELIHOOD.plain, LIKELIHOOD))
-    assert (found.log_probs.exp().amax(2) <= plain.log_probs.exp().amax(2) + 1e-12).all()
-    assert (found.label == plain.label).double().mean() > 0.8
+    plain, result = (likelihood.predictive(f) for likelihood in (LIKELIHOOD.plain, LIKELIHOOD))
+    assert (result.log_probs.exp().amax(2) <= plain.log_probs.exp().amax(2) + 1e-12).all()
+    assert (result.label == plain.label).double().mean() > 0.8
 
 
 def test_classes_that_are_ruled_out():
     f = noise(4, 3, 3)
     f[:, :, 2] = -math.inf
     f[0, 1, 1] = -math.inf
-    found = LIKELIHOOD.predictive(f).probs
-    assert torch.isfinite(found).all()
-    assert (found[:, 2] == 0).all()
+    result = LIKELIHOOD.predictive(f).probs
+    assert torch.isfinite(result).all()
+    assert (result[:, 2] == 0).all()
 
 
 @pytest.fixture(scope="module")
