@@ -48,20 +48,20 @@ OWN_SIZE = MapSettings(multiple=8, mean=(0.5,) * 3, std=(0.25,) * 3)
 
 def test_maps_are_those_of_the_prediction(folder, posterior):
     paths = image_files(folder / "images")
-    found = {maps.path: maps for maps in map_images(posterior, paths, OWN_SIZE, folder / "out", samples=4)}
+    results = {maps.path: maps for maps in map_images(posterior, paths, OWN_SIZE, folder / "out", samples=4)}
     for path in paths:
         pixels = torch.from_numpy(np.asarray(Image.open(path)).copy()).permute(2, 0, 1)[None] / 255
         padded = nn.functional.pad((pixels - 0.5) / 0.25, (0, 1, 0, 4), mode="reflect")
         expected = posterior.predict(padded, bn.MonteCarlo(4))
-        labels = np.asarray(Image.open(found[path].labels))
+        labels = np.asarray(Image.open(results[path].labels))
         assert labels.shape == (20, 31)
         np.testing.assert_array_equal(labels, expected.probs.argmax(1)[0, :20, :31])
-        uncertainty = np.asarray(Image.open(found[path].entropy))
+        uncertainty = np.asarray(Image.open(results[path].entropy))
         assert uncertainty.max() > 255, "16 bits"
         share = expected.entropy[0, :20, :31].numpy() / np.log(3)
         np.testing.assert_allclose(uncertainty / 65535, share, atol=2e-5)
-        assert found[path].counts.sum() == labels.size
-        assert found[path].mean_entropy == pytest.approx(share.mean(), abs=1e-5)
+        assert results[path].counts.sum() == labels.size
+        assert results[path].mean_entropy == pytest.approx(share.mean(), abs=1e-5)
     lines = (folder / "out" / "images.csv").read_text().splitlines()
     doubts = [float(line.split(",")[1]) for line in lines[1:]]
     assert doubts == sorted(doubts, reverse=True)
@@ -76,7 +76,7 @@ def test_what_is_there_is_not_computed_again(folder, posterior):
     assert [maps.mean_entropy for maps in again] == [maps.mean_entropy for maps in first]
     (out / "numbers" / "1.json").unlink()  # as a run leaves it that was killed before the last file
     seen = []
-    map_images(posterior, paths, SETTINGS, out, samples=4, progress=lambda done, of: seen.append((done, of)))
+    map_images(posterior, paths, SETTINGS, out, samples=4, progress=lambda done, total: seen.append((done, total)))
     assert (out / "numbers" / "1.json").exists()
     assert seen == [(1, 3), (2, 3), (3, 3)]
 
