@@ -33,9 +33,9 @@ def test_the_divergence_is_divided_by_rows_and_its_weight_rises(monkeypatch, reg
     method = bn.BayesByBackprop(epochs=5, batch_size=16, kl_warmup=3, kl_weight=weight)
     posterior = method.fit(regression.model, (regression.x, regression.y), regression.likelihood)
     (penalty,) = seen["penalties"]
-    found = torch.stack([penalty(seen["model"], epoch) for epoch in range(1, 6)])
+    values = torch.stack([penalty(seen["model"], epoch) for epoch in range(1, 6)])
     full = weight * posterior.kl() / len(regression.x)
-    torch.testing.assert_close(found, full * torch.tensor([0.25, 0.5, 0.75, 1, 1]), rtol=1e-4, atol=0)
+    torch.testing.assert_close(values, full * torch.tensor([0.25, 0.5, 0.75, 1, 1]), rtol=1e-4, atol=0)
 
 
 def test_warmup_lets_the_data_speak_first(regression):
@@ -89,8 +89,8 @@ def test_what_is_random_and_what_is_a_point(make_task):
     for name, value in state.items():
         same = bool((value[0] == value[1]).all())
         assert same == (name not in posterior.weights), name
-    own = dict(task.model.named_buffers())
-    assert not torch.equal(state["1.running_mean"][0], own["1.running_mean"]), "batch norm follows training"
+    buffers = dict(task.model.named_buffers())
+    assert not torch.equal(state["1.running_mean"][0], buffers["1.running_mean"]), "batch norm follows training"
     assert not torch.equal(state["1.weight"][0], dict(task.model.named_parameters())["1.weight"])
 
 
@@ -149,10 +149,10 @@ def test_threads_take_turns_at_drawing(regression, monkeypatch, draw):
     prior = (0.5, 1.0, 0.1)  # whose divergence is drawn too
     posterior = bn.BayesByBackprop(epochs=1, prior=prior).fit(regression.model, (regression.x, regression.y))
     expected, before = [torch.as_tensor(draw(posterior, seed)) for seed in (1, 2)], torch.get_rng_state()
-    began, found, randn = threading.Event(), {}, torch.randn
+    began, result, randn = threading.Event(), {}, torch.randn
 
     def second():
-        found[2] = draw(posterior, 2)
+        result[2] = draw(posterior, 2)
 
     other = threading.Thread(target=second)
 
@@ -165,10 +165,10 @@ def test_threads_take_turns_at_drawing(regression, monkeypatch, draw):
         return randn(*arguments, **options)
 
     monkeypatch.setattr(torch, "randn", slow)
-    found[1] = draw(posterior, 1)
+    result[1] = draw(posterior, 1)
     other.join()
-    assert torch.equal(torch.as_tensor(found[1]), expected[0])
-    assert torch.equal(torch.as_tensor(found[2]), expected[1])
+    assert torch.equal(torch.as_tensor(result[1]), expected[0])
+    assert torch.equal(torch.as_tensor(result[2]), expected[1])
     assert torch.equal(torch.get_rng_state(), before)
 
 
@@ -176,8 +176,8 @@ def test_loaders_and_data_sets(regression):
     data = TensorDataset(regression.x, regression.y)
     method = bn.BayesByBackprop(epochs=2)
     state = torch.get_rng_state()
-    for given in (DataLoader(data, batch_size=16, shuffle=True), data, [regression.x.numpy(), regression.y.numpy()]):
-        posterior = method.fit(regression.model, given, regression.likelihood)
+    for source in (DataLoader(data, batch_size=16, shuffle=True), data, [regression.x.numpy(), regression.y.numpy()]):
+        posterior = method.fit(regression.model, source, regression.likelihood)
         assert posterior.rows == len(data)
         assert torch.isfinite(posterior.predict(regression.new_x).mean).all()
     assert torch.equal(torch.get_rng_state(), state)
@@ -235,8 +235,8 @@ def test_batches_go_through_a_transform():
     scaled = method.fit(nn.Linear(5, 1), (x.float() / 255, y), bn.Gaussian(), seed=3)
     changed = dataclasses.replace(method, transform=lambda rows: rows.float() / 255)
     same = changed.fit(nn.Linear(5, 1), (x, y), bn.Gaussian(), seed=3)
-    for name, own in scaled.weights.items():
-        torch.testing.assert_close(own.mean, same.weights[name].mean, rtol=0, atol=0)
+    for name, buffers in scaled.weights.items():
+        torch.testing.assert_close(buffers.mean, same.weights[name].mean, rtol=0, atol=0)
 
 
 @pytest.mark.parametrize("data", [7, DataLoader], ids=str)

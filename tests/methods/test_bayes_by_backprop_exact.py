@@ -32,7 +32,7 @@ class LinearRegression:
     prior_std: float = 1.5
 
     @classmethod
-    def of(cls, rows=40, width=3, correlation=0.0, seed=0):
+    def make(cls, rows=40, width=3, correlation=0.0, seed=0):
         generator = torch.Generator().manual_seed(seed)
         x = torch.linalg.qr(torch.randn(rows, width, dtype=torch.float64, generator=generator))[0] * rows**0.5
         x = x + correlation * x.sum(1, keepdim=True)
@@ -79,7 +79,7 @@ def linear_method(cls=None, **options):
 @functools.cache
 def fitted(correlation, estimator="local"):
     """A regression and its posterior, which several tests look at."""
-    task = LinearRegression.of(correlation=correlation)
+    task = LinearRegression.make(correlation=correlation)
     longer = {"epochs": 1500, "learning_rate": 0.02} if estimator == "weights" else {}
     return task, task.fit(linear_method(estimator=estimator, **longer))
 

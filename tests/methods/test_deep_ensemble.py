@@ -18,8 +18,8 @@ def fit(task, **options):
 def test_members_are_trained_from_weights_of_their_own(task):
     untrained, trained = fit(task, epochs=1), fit(task, epochs=8)
     weights = [dict(member.model.named_parameters())["0.weight"] for member in trained.members]
-    own = dict(task.model.named_parameters())["0.weight"]
-    assert not any(torch.equal(a, b) for i, a in enumerate(weights) for b in [own, *weights[:i]])
+    weight = dict(task.model.named_parameters())["0.weight"]
+    assert not any(torch.equal(a, b) for i, a in enumerate(weights) for b in [weight, *weights[:i]])
 
     def loss(posterior):
         return sum(task.likelihood.loss(m.model(task.x), task.y).item() for m in posterior.members)
@@ -79,8 +79,8 @@ def test_every_member_can_be_made_bayesian(regression):
 
 def test_members_may_come_from_a_generator(regression):
     made = fit(regression).members
-    found = bn.ensemble(member for member in made)
-    assert [member.executable for member in found.members] == [member.executable for member in made]
+    result = bn.ensemble(member for member in made)
+    assert [member.executable for member in result.members] == [member.executable for member in made]
     for one in (regression.model, made[0]):
         with pytest.raises(bn.BayesNormError, match=r"members must be a list of networks or posteriors.* got \w+"):
             bn.ensemble(one, regression.likelihood)

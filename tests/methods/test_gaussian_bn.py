@@ -130,8 +130,8 @@ def test_correlated_samples_have_the_batches_covariance_at_full_rank():
     # n normal samples: Var(c_ij) = (c_ii c_jj + c_ij^2) / n. The factor is rounded to 8 bits, 2^-8 of a number,
     # and so at most 2^-7 sqrt(c_ii c_jj) in a covariance.
     error = ((torch.outer(exact.diag(), exact.diag()) + exact.square()) / n).sqrt()
-    found = drawn.T @ drawn / n
-    assert ((found - exact).abs() < SIGMAS * error + 2**-7 * torch.outer(scale, scale)).all()
+    result = drawn.T @ drawn / n
+    assert ((result - exact).abs() < SIGMAS * error + 2**-7 * torch.outer(scale, scale)).all()
     off = ~torch.eye(len(exact), dtype=torch.bool)
     strongest = (exact / torch.outer(scale, scale))[off].abs().max()
     assert strongest > 0.3, "there are correlations to keep"
@@ -142,8 +142,8 @@ def test_every_rank_keeps_every_coordinates_variance(rank):
     model, x = network(), rows(200, 3)
     deviations = deviations_of(16, 40, model, x)
     fluctuations = bn.GaussianBN(batch_size=16, states=40, rank=rank).fit(model, x).fluctuations
-    found = fluctuations.factor.square().sum(0) + fluctuations.independent_std.square()
-    torch.testing.assert_close(found, deviations.square().mean(0), rtol=2**-7, atol=0)
+    result = fluctuations.factor.square().sum(0) + fluctuations.independent_std.square()
+    torch.testing.assert_close(result, deviations.square().mean(0), rtol=2**-7, atol=0)
     assert len(fluctuations.factor) == rank
 
 
@@ -151,12 +151,12 @@ def test_correlated_keeps_what_factorised_loses():
     """Two layers that normalise the same thing: jointly their deviations cancel."""
     model, x = Difference().double(), rows(200, 1)
     model.b.running_mean, model.b.running_var = 3 * model.a.running_mean, 9 * model.a.running_var
-    found = {
+    results = {
         rank: bn.GaussianBN(batch_size=16, states=40, rank=rank).fit(model, x).predict(x[:5]).epistemic
         for rank in (None, 2)
     }
     # Two directions hold all of the covariance; what is left of it is the rounding to 8 digits, 2^-8 squared.
-    assert (found[2] < 1e-3 * found[None]).all()
+    assert (results[2] < 1e-3 * results[None]).all()
 
 
 @pytest.mark.parametrize("rank", [None, 4])
@@ -195,10 +195,10 @@ def test_no_training_data_is_kept(method, tmp_path):
     posterior.directions(1)
     posterior.save(tmp_path / "posterior")
     content = (tmp_path / "posterior").read_bytes()
-    coordinates, kept = 2 * width, len(posterior.fluctuations.factor)
+    coordinates, rank_of_factor = 2 * width, len(posterior.fluctuations.factor)
     # bfloat16 factor, components and sensitivities, float32 centre, mean and remainder, and a header.
-    found = posterior.output_directions
-    low_precision = coordinates * (kept + len(found.components)) + found.sensitivities.numel()
+    result = posterior.output_directions
+    low_precision = coordinates * (rank_of_factor + len(result.components)) + result.sensitivities.numel()
     assert len(content) < 2 * low_precision + 3 * 4 * coordinates + 4096
     assert len(content) < x.numel() * 4 / 10
     for row in x:

@@ -26,9 +26,9 @@ def weights(kind, shape, axis, std=0.3):
     options = {"global_scale": 0.1} if kind is HorseshoeWeights else {}
     made = kind(mean, torch.full_like(mean, std).detach(), axis, **options)
     with torch.no_grad():
-        for name, own in made.named_parameters():
+        for name, group in made.named_parameters():
             if name not in ("mean", "rho"):
-                own.add_(0.4 / LOG_UNIT * torch.rand(own.shape, dtype=own.dtype, generator=generator))
+                group.add_(0.4 / LOG_UNIT * torch.rand(group.shape, dtype=group.dtype, generator=generator))
     return made
 
 
@@ -40,18 +40,18 @@ def quadrature_kl(q, p, low, high):
 
 
 def test_the_horseshoes_divergence_is_that_of_log_normals_from_gammas():
-    own = weights(HorseshoeWeights, (2, 3), 1)
+    group = weights(HorseshoeWeights, (2, 3), 1)
     expected = torch.zeros((), dtype=torch.float64)
-    parts = [(own.a, 1.0, 1), (own.b, 1.0, -1), (own.s_a[:, None], 0.1, 1), (own.s_b[:, None], 1.0, -1)]
+    parts = [(group.a, 1.0, 1), (group.b, 1.0, -1), (group.s_a[:, None], 0.1, 1), (group.s_b[:, None], 1.0, -1)]
     with torch.no_grad():
         for held, scale, power in parts:
             prior = Gamma(torch.tensor(0.5, dtype=torch.float64), scale**-2)
             for mean, log_std in LOG_UNIT * held.T:
                 q = LogNormal(power * mean, log_std.exp())
                 expected += quadrature_kl(q.log_prob, prior.log_prob, -30, 20)
-        torch.testing.assert_close(own.kl_scales(), expected)
-        v = torch.distributions.kl_divergence(Normal(own.mean, own.std), Normal(0.0, 0.7)).sum()
-        torch.testing.assert_close(own.kl(WeightPrior.parse(0.7)), expected + v)
+        torch.testing.assert_close(group.kl_scales(), expected)
+        v = torch.distributions.kl_divergence(Normal(group.mean, group.std), Normal(0.0, 0.7)).sum()
+        torch.testing.assert_close(group.kl(WeightPrior.parse(0.7)), expected + v)
 
 
 def test_the_normal_jeffreys_divergence_is_that_of_quadrature_up_to_a_constant():
@@ -65,22 +65,22 @@ def test_the_normal_jeffreys_divergence_is_that_of_quadrature_up_to_a_constant()
         )
 
     for alpha in (0.01, 0.1, 1.0, 10.0):
-        own = weights(NormalJeffreysWeights, (1, 1), 1)
+        group = weights(NormalJeffreysWeights, (1, 1), 1)
         with torch.no_grad():
-            own.z_mean.fill_(2.0)
-            own.z_log_std.fill_((math.log(2) + 0.5 * math.log(alpha)) / LOG_UNIT)
-            torch.testing.assert_close(own.log_noise()[0].item(), math.log(alpha))
+            group.z_mean.fill_(2.0)
+            group.z_log_std.fill_((math.log(2) + 0.5 * math.log(alpha)) / LOG_UNIT)
+            torch.testing.assert_close(group.log_noise()[0].item(), math.log(alpha))
             # The published approximation is good to some hundredths.
-            assert own.kl_scales().item() == pytest.approx(float(exact(alpha) - exact(1e8)), abs=0.03)
+            assert group.kl_scales().item() == pytest.approx(float(exact(alpha) - exact(1e8)), abs=0.03)
 
 
 @pytest.mark.parametrize("kind", [NormalJeffreysWeights, HorseshoeWeights])
 @pytest.mark.parametrize(("shape", "axis"), [((3, 4), 1), ((3, 2, 2), 0)])
 def test_moments_are_those_of_samples(kind, shape, axis):
-    own, n = weights(kind, shape, axis), 20_000
+    group, n = weights(kind, shape, axis), 20_000
     with torch.no_grad():
-        drawn = own.samples(n)
-        mean, var = own.moments()
+        drawn = group.samples(n)
+        mean, var = group.moments()
     spread = (drawn - mean).square()
     assert ((drawn.mean(0) - mean).abs() < SIGMAS * drawn.std(0) / n**0.5).all()
     assert ((spread.mean(0) - var).abs() < SIGMAS * spread.std(0) / n**0.5).all()
@@ -91,13 +91,13 @@ def test_moments_are_those_of_samples(kind, shape, axis):
 def test_outputs_in_training_vary_as_those_of_drawn_weights(kind, make):
     layer, n = make().double(), 1_000
     x = torch.randn(1, *((3,) if isinstance(layer, nn.Linear) else (2, 2)), dtype=torch.float64)
-    own = weights(kind, tuple(layer.weight.shape), 1 if isinstance(layer, nn.Linear) else 0)
-    layer.weight = own.mean
+    group = weights(kind, tuple(layer.weight.shape), 1 if isinstance(layer, nn.Linear) else 0)
+    layer.weight = group.mean
     with torch.no_grad():
-        noisy = NoisyNetwork(nn.Sequential(layer), {"0.weight": own}, "local", x)
-        found = torch.stack([noisy(x).flatten() for _ in range(n)])  # flipout's rows share the noise up to signs
-        drawn = torch.einsum("noi,i->no", own.samples(n).flatten(2), x.flatten()) + layer.bias
-    for first, second in ((found, drawn), ((found - drawn.mean(0)).square(), (drawn - drawn.mean(0)).square())):
+        noisy = NoisyNetwork(nn.Sequential(layer), {"0.weight": group}, "local", x)
+        values = torch.stack([noisy(x).flatten() for _ in range(n)])  # flipout's rows share the noise up to signs
+        drawn = torch.einsum("noi,i->no", group.samples(n).flatten(2), x.flatten()) + layer.bias
+    for first, second in ((values, drawn), ((values - drawn.mean(0)).square(), (drawn - drawn.mean(0)).square())):
         error = ((first.var(0) + second.var(0)) / n).sqrt()
         assert ((first.mean(0) - second.mean(0)).abs() < SIGMAS * error).all()
 

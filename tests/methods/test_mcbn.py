@@ -57,15 +57,15 @@ def test_several_cached_batches_are_each_a_training_pass():
     posterior = bn.MCBN(batch_size=10, states=6, center="batch").fit(model, x, seed=7)
     states = posterior.sample(6, seed=1)  # every batch once, in some order
     network = train_mode_without_dropout(model)
-    found = []
+    results = []
     for batch in mini_batches(x, 10, 6, seed=7):
         expected = network(batch).detach()
         outputs = posterior.executable.run(states, batch)
         distance = (outputs - expected).abs().amax((1, 2))
-        found.append(int(distance.argmin()))
+        results.append(int(distance.argmin()))
         assert distance.min() < 1e-10
         assert distance.kthvalue(2).values > 1e-6, "the other samples are other batches'"
-    assert sorted(found) == list(range(6))
+    assert sorted(results) == list(range(6))
 
 
 def clt(h, batch_size, n_rows):
@@ -107,10 +107,10 @@ def test_small_populations_fluctuate_less():
     model, x = nn.Sequential(nn.Linear(4, 6), nn.BatchNorm1d(6), nn.Linear(6, 1)).double(), rows(40, 4)
     states = 3000
     posterior = bn.MCBN(batch_size=20, states=states, center="batch").fit(model, x)
-    found = posterior.sample(states)["1.running_mean"].var(0)
+    result = posterior.sample(states)["1.running_mean"].var(0)
     expected, _ = clt(model[0](x).detach(), 20, 40)  # exact for the mean
-    assert ((found / expected - 1).abs() < SIGMAS * math.sqrt(2 / states)).all()
-    assert (found < 0.6 * model[0](x).detach().var(0, correction=0) / 20).all()
+    assert ((result / expected - 1).abs() < SIGMAS * math.sqrt(2 / states)).all()
+    assert (result < 0.6 * model[0](x).detach().var(0, correction=0) / 20).all()
 
 
 def test_epistemic_variance_of_a_linear_gaussian_network_in_closed_form():
@@ -148,8 +148,8 @@ def test_centred_linear_gaussian_in_closed_form():
     drawn = posterior.sample(states)
     var = h.var(0)
     torch.testing.assert_close(drawn["1.running_mean"].mean(0), model[1].running_mean, rtol=1e-9, atol=1e-12)
-    found = drawn["1.running_mean"].var(0)
-    assert abs(found / (var / size) - 1) < SIGMAS * math.sqrt(2 / states)
+    result = drawn["1.running_mean"].var(0)
+    assert abs(result / (var / size) - 1) < SIGMAS * math.sqrt(2 / states)
     # log v = log sigma^2 + log(chi2_k / k) with k = M - 1: variance trigamma(k / 2), and excess kurtosis about 2 / k.
     exact = torch.polygamma(1, torch.tensor((size - 1) / 2, dtype=torch.float64))
     log_var = drawn["1.running_var"].log()
@@ -165,16 +165,16 @@ def test_the_mean_of_all_samples_is_the_centre(dtype, regression):
         drawn = posterior.sample(50)  # every batch once
         for layer in posterior.layers:
             module = task.model.get_submodule(layer.name)
-            own = module.running_mean, torch.log(module.running_var + layer.eps)
+            centre = module.running_mean, torch.log(module.running_var + layer.eps)
             mean = drawn[f"{layer.name}.running_mean"].mean(0)
             log_var = torch.log(drawn[f"{layer.name}.running_var"] + layer.eps).mean(0)
             exact = {"rtol": 1e-4, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-10, "atol": 1e-11}
             if center == "running":
-                torch.testing.assert_close(mean, own[0], **exact)
-                torch.testing.assert_close(log_var, own[1], **exact)
+                torch.testing.assert_close(mean, centre[0], **exact)
+                torch.testing.assert_close(log_var, centre[1], **exact)
             else:
-                assert (mean - own[0]).abs().max() > 1e-3
-                assert (log_var - own[1]).abs().max() > 1e-3
+                assert (mean - centre[0]).abs().max() > 1e-3
+                assert (log_var - centre[1]).abs().max() > 1e-3
 
 
 def test_both_centres_have_the_same_fluctuations(regression):

@@ -48,9 +48,9 @@ def test_log_determinants_are_those_of_the_jacobian(size, steps):
     z = torch.randn(4, size, dtype=torch.float64)
     moved, log_det = flow(z)
     assert moved.shape == z.shape
-    for row, found in zip(z, log_det, strict=True):
+    for row, result in zip(z, log_det, strict=True):
         jacobian = torch.func.jacrev(lambda one: flow(one[None])[0][0])(row)
-        torch.testing.assert_close(found, torch.linalg.slogdet(jacobian).logabsdet)
+        torch.testing.assert_close(result, torch.linalg.slogdet(jacobian).logabsdet)
         assert torch.linalg.slogdet(jacobian).sign > 0
 
 
@@ -75,11 +75,11 @@ def test_two_steps_transform_every_entry():
 @pytest.mark.parametrize("center", [None, 0.3])
 @pytest.mark.parametrize(("shape", "axis"), [((3, 4), 1), ((3, 2, 2, 2), 0)])
 def test_divergence_given_z_is_torchs_own(shape, axis, center):
-    own = None if center is None else torch.full(shape, center, dtype=torch.float64)
-    weights = stirred(flow_weights(shape, axis, center=own))
+    prior = None if center is None else torch.full(shape, center, dtype=torch.float64)
+    weights = stirred(flow_weights(shape, axis, center=prior))
     z = torch.randn(5, shape[axis], dtype=torch.float64)
-    found = weights.kl_given(z, WeightPrior.parse(0.7))
-    for one, value in zip(z, found, strict=True):
+    result = weights.kl_given(z, WeightPrior.parse(0.7))
+    for one, value in zip(z, result, strict=True):
         along = one.view(*(-1 if i == axis else 1 for i in range(len(shape))))
         q = Normal(along * weights.mean, weights.std)
         torch.testing.assert_close(value, kl_divergence(q, Normal(center or 0.0, 0.7)).sum())
@@ -118,14 +118,14 @@ def test_what_r_sees_is_drawn_as_from_whole_weights(shape, axis, squash):
     with torch.no_grad():
         weights.c.normal_()
         z = torch.randn(1, shape[axis], dtype=torch.float64).expand(n, -1)
-        found = weights.draw_a(z)[:, 0]
+        result = weights.draw_a(z)[:, 0]
         along = z[0].view(*(-1 if i == axis else 1 for i in range(len(shape))))
         drawn = along * weights.mean + weights.std * torch.randn(n, *shape, dtype=torch.float64)
         projected = torch.einsum("c,nco->no", weights.c, drawn.movedim(axis + 1, 1).flatten(2))
         expected = (torch.tanh(projected) if squash else projected).mean(1)
-    assert abs(found.mean() - expected.mean()) < SIGMAS * math.sqrt((found.var() + expected.var()) / n)
+    assert abs(result.mean() - expected.mean()) < SIGMAS * math.sqrt((result.var() + expected.var()) / n)
     # Nearly Gaussian: relative standard error of a variance sqrt(2 / n), of a ratio of two sqrt(2) of it.
-    assert abs(found.var() / expected.var() - 1) < SIGMAS * math.sqrt(4 / n)
+    assert abs(result.var() / expected.var() - 1) < SIGMAS * math.sqrt(4 / n)
 
 
 def test_the_bound_lies_above_the_true_divergence():
@@ -173,7 +173,7 @@ class CorrelatedRegression:
     y: torch.Tensor
 
     @classmethod
-    def of(cls, width, correlation, rows=40):
+    def make(cls, width, correlation, rows=40):
         generator = torch.Generator().manual_seed(0)
         x = torch.linalg.qr(torch.randn(rows, width, dtype=torch.float64, generator=generator))[0] * rows**0.5
         x = x + correlation * x.sum(1, keepdim=True)
@@ -217,7 +217,7 @@ def test_the_bound_goes_beyond_independent_gaussians_and_not_beyond_the_evidence
 
     Any error in a determinant or density would leave the gap, or break through the evidence.
     """
-    task = CorrelatedRegression.of(width=2, correlation=3.0)
+    task = CorrelatedRegression.make(width=2, correlation=3.0)
     weights = flow_weights((1, 2), 1, std=0.016)
     with torch.no_grad():
         weights.mean.copy_(torch.linalg.solve(task.precision_matrix, 4 * task.x.T @ task.y).T)
@@ -247,12 +247,12 @@ def bound(posterior, x, y):
 @takes_long
 def test_linear_regression_from_scratch_comes_down_to_independent_gaussians():
     """With one output z has nothing to share and shrinks, at last slowly: some tenths of a nat are left to go."""
-    task = CorrelatedRegression.of(width=3, correlation=0.8)
+    task = CorrelatedRegression.make(width=3, correlation=0.8)
     method = bn.MNF(epochs=1000, batch_size=40, learning_rate=0.05, prior=1.5, initial_std=0.1, hidden=8)
     posterior = method.fit(nn.Linear(3, 1, bias=False).double(), (task.x, task.y), bn.Gaussian(4.0))
-    found, error = bound(posterior, task.x, task.y)
-    assert found > task.mean_field_bound - 0.5 - SIGMAS * error
-    assert found < task.log_evidence + SIGMAS * error
+    result, error = bound(posterior, task.x, task.y)
+    assert result > task.mean_field_bound - 0.5 - SIGMAS * error
+    assert result < task.log_evidence + SIGMAS * error
 
 
 @takes_long

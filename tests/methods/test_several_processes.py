@@ -52,10 +52,10 @@ def train(rank, folder):
     names = {}
     exec(re.search(r"```python\n(.*?)```", PAGE.read_text(), re.DOTALL)[1], names)
     posterior = names["shared_posterior"](network, loader, folder / "shared")
-    own = bn.MCBN().fit(network, loader, bn.Categorical())
+    local = bn.MCBN().fit(network, loader, bn.Categorical())
     shard = bn.MCBN(batch_size=SIZE).fit(model, x[rank::2], bn.Categorical())
     result = {"trained": torch.stack(seen).var(0), "shared": posterior.predict(x[:64]).probs}
-    result |= {name: one.sample(256)["1.running_mean"].var(0) for name, one in {"own": own, "shard": shard}.items()}
+    result |= {name: one.sample(256)["1.running_mean"].var(0) for name, one in {"own": local, "shard": shard}.items()}
     result["size"] = torch.tensor(posterior.batch_size)
     if rank == 0:  # alone: the other process takes no part
         synchronised = nn.SyncBatchNorm.convert_sync_batchnorm(copy.deepcopy(model))

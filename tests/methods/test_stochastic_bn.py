@@ -46,16 +46,16 @@ def statistics(posterior, n):
 
 def test_marginals_are_those_of_the_batches(pair):
     stochastic, batches = pair
-    found, real = statistics(stochastic, N), statistics(batches, STATES)
+    result, real = statistics(stochastic, N), statistics(batches, STATES)
     exact = real.var(0, correction=0)
     # From n normal samples: a mean has standard error s / sqrt(n), a variance relative sqrt(2 / n).
-    assert ((found.mean(0) - real.mean(0)).abs() < SIGMAS * (exact / N).sqrt()).all()
-    assert ((found.var(0) / exact - 1).abs() < SIGMAS * math.sqrt(2 / N)).all()
+    assert ((result.mean(0) - real.mean(0)).abs() < SIGMAS * (exact / N).sqrt()).all()
+    assert ((result.var(0) / exact - 1).abs() < SIGMAS * math.sqrt(2 / N)).all()
 
 
 def test_means_and_log_sigmas_are_normal(pair):
-    found = statistics(pair[0], N)
-    z = (found - found.mean(0)) / found.std(0)
+    result = statistics(pair[0], N)
+    z = (result - result.mean(0)) / result.std(0)
     # Skewness and excess kurtosis of n normal samples have standard errors sqrt(6 / n) and sqrt(24 / n).
     assert (z.pow(3).mean(0).abs() < SIGMAS * math.sqrt(6 / N)).all()
     assert ((z.pow(4).mean(0) - 3).abs() < SIGMAS * math.sqrt(24 / N)).all()
@@ -64,9 +64,9 @@ def test_means_and_log_sigmas_are_normal(pair):
 def test_no_two_coordinates_go_together_though_the_batches_do(pair):
     stochastic, batches = pair
     off = ~torch.eye(18, dtype=torch.bool)
-    found = torch.corrcoef(statistics(stochastic, N).T)[off]
+    result = torch.corrcoef(statistics(stochastic, N).T)[off]
     real = torch.corrcoef(statistics(batches, STATES).T)[off]
-    assert (found.abs() < SIGMAS / math.sqrt(N)).all(), (
+    assert (result.abs() < SIGMAS / math.sqrt(N)).all(), (
         "a correlation of n independent samples has deviation 1 / sqrt(n)"
     )
     assert real.abs().max() > 0.5
