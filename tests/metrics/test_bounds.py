@@ -19,13 +19,13 @@ from bayesnorm.predictive import RegressionPredictive
 
 def best_variance(error: np.ndarray) -> float:
     """SciPy's search for the same minimum, on the log scale."""
-    found = optimize.minimize_scalar(
+    result = optimize.minimize_scalar(
         lambda log_std: scoringrules.crps_normal(error, 0.0, math.exp(log_std)).mean(),
         bounds=(math.log(np.abs(error).max()) - 20, math.log(np.abs(error).max()) + 3),
         method="bounded",
         options={"xatol": 1e-9},
     )
-    return math.exp(2 * found.x)
+    return math.exp(2 * result.x)
 
 
 @pytest.mark.parametrize(
@@ -73,12 +73,12 @@ def test_constant_variance_of_no_error_is_the_floor():
 
 def test_constant_variance_per_output():
     error = torch.randn(40, 2, 3, generator=torch.Generator().manual_seed(0)) * torch.tensor([1.0, 10.0, 0.1])
-    each = metrics.constant_variance(torch.zeros_like(error), error, per_output=True)
-    assert each.shape == (2, 3)
+    bound = metrics.constant_variance(torch.zeros_like(error), error, per_output=True)
+    assert bound.shape == (2, 3)
     for i in range(2):
         for j in range(3):
             alone = metrics.constant_variance(torch.zeros(40), error[:, i, j])
-            torch.testing.assert_close(each[i, j], alone, rtol=1e-6, atol=0)
+            torch.testing.assert_close(bound[i, j], alone, rtol=1e-6, atol=0)
     assert metrics.constant_variance(torch.zeros_like(error), error).shape == ()
 
 
@@ -89,8 +89,8 @@ def test_constant_uncertainty_keeps_the_mean(make_regression):
     assert (constant.variance == 4).all()
     expected = scoringrules.crps_normal(y.numpy(), predictive.mean.numpy(), 2.0).mean()
     assert metrics.crps(constant, y).item() == pytest.approx(expected, rel=1e-12)
-    each = metrics.constant_uncertainty(predictive, torch.tensor([1.0, 9.0]))
-    assert each.std[3].tolist() == [1.0, 3.0]
+    bound = metrics.constant_uncertainty(predictive, torch.tensor([1.0, 9.0]))
+    assert bound.std[3].tolist() == [1.0, 3.0]
 
 
 def test_optimal_scores():

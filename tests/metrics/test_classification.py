@@ -130,17 +130,17 @@ def test_what_the_likelihood_leaves_out_is_left_out(make_classification):
             predictive, y = make_classification(batch=60)
             y[::5] = void
             y[1::7] = 9
-            own = ClassificationPredictive(predictive.log_probs, predictive.weights, ignore_index=void)
+            voided = ClassificationPredictive(predictive.log_probs, predictive.weights, ignore_index=void)
             seen = (y != void) & (y != 9)
             rest = ClassificationPredictive(predictive.log_probs[:, seen], predictive.weights)
-            torch.testing.assert_close(score(own, y, ignore_index=9), score(rest, y[seen]))
-            torch.testing.assert_close(score(own, torch.where(y == 9, void, y)), score(rest, y[seen]))
+            torch.testing.assert_close(score(voided, y, ignore_index=9), score(rest, y[seen]))
+            torch.testing.assert_close(score(voided, torch.where(y == 9, void, y)), score(rest, y[seen]))
 
 
 @pytest.mark.parametrize("score", SCORES)
 def test_bad_targets_and_predictives(make_classification, make_regression, score):
     predictive, y = make_classification(batch=5)
-    for given, labels, match in (
+    for argument, labels, match in (
         (predictive, [0, 1, 2, 3, 4], "y has .* 0 to 4.* 0 to 3"),
         (predictive, [0, 1, 2, 3, -1], "y has .* -1 to"),
         (predictive, y[:4], r"y has shape \(4,\)"),
@@ -150,7 +150,7 @@ def test_bad_targets_and_predictives(make_classification, make_regression, score
         (ClassificationPredictive(torch.zeros(2, 0, 3)), [], "predictive is empty"),
     ):
         with pytest.raises(InputError, match=match):
-            score(given, labels)
+            score(argument, labels)
     with pytest.raises(InputError, match=r"all 5 labels are ignore_index=11"):
         score(predictive, [11] * 5, ignore_index=11)
 
@@ -159,9 +159,9 @@ def test_calibration_of_flat_points_is_that_of_the_predictive():
     generator = torch.Generator().manual_seed(0)
     predictive = bn.Categorical().predictive(torch.randn(4, 3, 5, 8, 6, generator=generator))
     y = torch.randint(0, 6, (3, 8, 6), generator=generator)  # class 5 is void
-    kept = y != 5
+    valid = y != 5
     for adaptive in (False, True):
-        curve = metrics.confidence_curve(predictive.confidence[kept], (predictive.label == y)[kept], 7, adaptive)
+        curve = metrics.confidence_curve(predictive.confidence[valid], (predictive.label == y)[valid], 7, adaptive)
         expected = metrics.ece(predictive, y, bins=7, adaptive=adaptive, ignore_index=5)
         torch.testing.assert_close(curve.error.float(), expected)
     with pytest.raises(InputError, match=r"confidence and right must have .* got 1 and 2 numbers"):

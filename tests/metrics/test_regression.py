@@ -99,7 +99,7 @@ def test_bad_targets_and_predictives(make_regression, make_classification, score
     third = torch.arange(6) == 2
     negative = RegressionPredictive(predictive.loc, torch.where(third, -0.1, predictive.scale))
     broken = RegressionPredictive(torch.where(third, torch.nan, predictive.loc), predictive.scale)
-    for given, targets, match in (
+    for argument, targets, match in (
         (predictive, y[:5], r"y has shape \(5,\), but the predictions have shape \(6,\)"),
         (predictive, y.expand(6, 6), r"y has shape \(6, 6\)"),
         (predictive, torch.where(third, torch.nan, y), r"^y .*\b1 .*NaN"),
@@ -109,7 +109,7 @@ def test_bad_targets_and_predictives(make_regression, make_classification, score
         (make_classification()[0], y, "predictive must be a RegressionPredictive.* got a ClassificationPredictive"),
     ):
         with pytest.raises(InputError, match=match):
-            score(given, targets)
+            score(argument, targets)
 
 
 def test_bad_levels(make_regression):

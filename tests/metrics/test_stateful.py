@@ -55,19 +55,19 @@ def test_regression_scores_in_a_collection(make_regression):
     for _ in range(2):
         for start, stop in ((0, 7), (7, 8), (8, 30)):
             collection.update(rows(predictive, start, stop), y[start:stop])
-        found = collection.compute()
+        result = collection.compute()
         for name, value in expected.items():
-            assert found[name].item() == pytest.approx(value.item(), rel=1e-5), name
+            assert result[name].item() == pytest.approx(value.item(), rel=1e-5), name
         collection.reset()
 
 
-@pytest.mark.parametrize(("void", "own"), [(None, None), (11, 0), (None, 13)])
-def test_classification_scores_in_a_collection(make_classification, void, own):
+@pytest.mark.parametrize(("void", "ignored"), [(None, None), (11, 0), (None, 13)])
+def test_classification_scores_in_a_collection(make_classification, void, ignored):
     torchmetrics = pytest.importorskip("torchmetrics")
     predictive, y = make_classification(batch=12, pixels=(3, 2))
-    predictive = ClassificationPredictive(predictive.log_probs, predictive.weights, own)
-    if own is not None:
-        y[2, 0], y[7] = own, own
+    predictive = ClassificationPredictive(predictive.log_probs, predictive.weights, ignored)
+    if ignored is not None:
+        y[2, 0], y[7] = ignored, ignored
     if void is not None:
         y = torch.where(torch.rand(y.shape, generator=torch.Generator().manual_seed(1)) < 0.3, void, y)
         y[5] = void
@@ -77,9 +77,9 @@ def test_classification_scores_in_a_collection(make_classification, void, own):
     )
     for start, stop in ((0, 5), (5, 6), (6, 12)):
         collection.update(rows(predictive, start, stop), y[start:stop])
-    found = pickle.loads(pickle.dumps(collection)).compute()
+    result = pickle.loads(pickle.dumps(collection)).compute()
     for name, score in scores.items():
-        assert found[name].item() == pytest.approx(score(predictive, y, ignore_index=void).item(), rel=1e-5), name
+        assert result[name].item() == pytest.approx(score(predictive, y, ignore_index=void).item(), rel=1e-5), name
     assert collection["accuracy"].higher_is_better
     assert not collection["nll"].higher_is_better
 

@@ -84,8 +84,8 @@ def test_retention_curve_by_hand():
 def test_ties_count_as_the_average_over_all_orders(points):
     curves = []
     for order in itertools.permutations(points):
-        kept = sorted(order, key=lambda point: point[0])  # stable: ties stay in this order
-        curves.append(np.cumsum([error for _, error in kept]) / np.arange(1, len(kept) + 1))
+        ranking = sorted(order, key=lambda point: point[0])  # stable: ties stay in this order
+        curves.append(np.cumsum([error for _, error in ranking]) / np.arange(1, len(ranking) + 1))
     uncertainty, error = zip(*points, strict=True)
     np.testing.assert_allclose(metrics.retention_curve(uncertainty, error).error, np.mean(curves, 0), atol=1e-12)
 
