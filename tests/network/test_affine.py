@@ -32,7 +32,7 @@ def statistics(*shape):
     }
 
 
-def own(module, mean, var, h):
+def batch_norm_of(module, mean, var, h):
     return batch_norm(h, mean, var, module.weight, module.bias, eps=module.eps)
 
 
@@ -51,10 +51,10 @@ def test_the_map_is_batch_norm_in_evaluation(kind, shape, options):
     maps, rest = affine.maps(state)
     assert rest == {}
     with affine.under(maps):
-        found = network(h)
-    expected = own(module, state["0.running_mean"], state["0.running_var"], h)
-    torch.testing.assert_close(found, expected, **TIGHT)
-    torch.testing.assert_close(network(h), own(module, module.running_mean, module.running_var, h), **TIGHT)
+        result = network(h)
+    expected = batch_norm_of(module, state["0.running_mean"], state["0.running_var"], h)
+    torch.testing.assert_close(result, expected, **TIGHT)
+    torch.testing.assert_close(network(h), batch_norm_of(module, module.running_mean, module.running_var, h), **TIGHT)
 
 
 def test_rows_may_have_statistics_of_their_own():
@@ -63,21 +63,21 @@ def test_rows_may_have_statistics_of_their_own():
     affine = AffineBatchNorm(network)
     h = torch.randn(6, 4, 3, 2, dtype=torch.float64)
     with affine.under(affine.maps(state)[0]):
-        found = network(h)
+        result = network(h)
     for row in range(6):
-        expected = own(module, state["0.running_mean"][row], state["0.running_var"][row], h[row : row + 1])
-        torch.testing.assert_close(found[row : row + 1], expected, **TIGHT)
+        expected = batch_norm_of(module, state["0.running_mean"][row], state["0.running_var"][row], h[row : row + 1])
+        torch.testing.assert_close(result[row : row + 1], expected, **TIGHT)
 
 
-@pytest.mark.parametrize("given", ["running_mean", "running_var"])
-def test_what_is_not_given_is_the_layers_own(given):
+@pytest.mark.parametrize("name", ["running_mean", "running_var"])
+def test_what_is_not_given_is_the_layers_own(name):
     module = layer()
     network, state = nn.Sequential(module), statistics()
     affine, h = AffineBatchNorm(network), torch.randn(6, 4, dtype=torch.float64)
-    with affine.under(affine.maps({f"0.{given}": state[f"0.{given}"]})[0]):
-        found = network(h)
-    parts = {"running_mean": module.running_mean, "running_var": module.running_var, given: state[f"0.{given}"]}
-    torch.testing.assert_close(found, own(module, *parts.values(), h), **TIGHT)
+    with affine.under(affine.maps({f"0.{name}": state[f"0.{name}"]})[0]):
+        result = network(h)
+    parts = {"running_mean": module.running_mean, "running_var": module.running_var, name: state[f"0.{name}"]}
+    torch.testing.assert_close(result, batch_norm_of(module, *parts.values(), h), **TIGHT)
 
 
 def test_weight_and_bias_may_be_drawn_too_and_other_entries_are_left():
@@ -90,9 +90,9 @@ def test_weight_and_bias_may_be_drawn_too_and_other_entries_are_left():
     maps, rest = affine.maps(state)
     assert list(rest) == ["1.bias"]
     with affine.under(maps):
-        found = network[0](h)
+        result = network[0](h)
     expected = batch_norm(h, state["0.running_mean"], state["0.running_var"], weight, bias, eps=module.eps)
-    torch.testing.assert_close(found, expected, **TIGHT)
+    torch.testing.assert_close(result, expected, **TIGHT)
 
 
 def test_derivatives_by_the_statistics_are_finite_differences():
@@ -111,7 +111,7 @@ def test_a_subclass_with_an_activation_keeps_it_and_takes_part_on_request():
     network, state = nn.Sequential(module), statistics()
     affine, h = AffineBatchNorm(network), torch.randn(6, 4, dtype=torch.float64)
     assert list(affine.special) == ["0"]
-    expected = own(module, state["0.running_mean"], state["0.running_var"], h).relu()
+    expected = batch_norm_of(module, state["0.running_mean"], state["0.running_var"], h).relu()
     maps, rest = affine.maps(state, special=True)
     assert rest == {}
     with affine.under(maps):
@@ -119,7 +119,9 @@ def test_a_subclass_with_an_activation_keeps_it_and_takes_part_on_request():
     maps, rest = affine.maps(state)
     assert rest.keys() == state.keys(), "left to functional_call"
     with affine.under(maps):
-        torch.testing.assert_close(network(h), own(module, module.running_mean, module.running_var, h).relu(), **TIGHT)
+        torch.testing.assert_close(
+            network(h), batch_norm_of(module, module.running_mean, module.running_var, h).relu(), **TIGHT
+        )
 
 
 def test_a_forward_put_on_the_instance_is_special():

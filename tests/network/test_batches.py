@@ -232,12 +232,12 @@ def test_the_users_data_is_not_changed_by_a_network_that_writes_into_its_input()
         def __getitem__(self, row):
             return row
 
-    kept = X.clone()
-    loader = DataLoader(Whole(), batch_size=19, collate_fn=lambda rows: kept[: len(rows)])
+    original = X.clone()
+    loader = DataLoader(Whole(), batch_size=19, collate_fn=lambda rows: original[: len(rows)])
     bn.MCBN(batch_size=19, states=2).fit(
         nn.Sequential(Apply(lambda x: x.sub_(100).mul_(2)), nn.BatchNorm1d(2), nn.Linear(2, 1)), loader
     )
-    assert torch.equal(kept, X)
+    assert torch.equal(original, X)
 
 
 def test_other_things_are_no_training_data():

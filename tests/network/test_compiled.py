@@ -115,10 +115,10 @@ def test_really_compiled_it_is_the_plain_network():
     with warnings.catch_warnings():
         warnings.filterwarnings("ignore", category=DeprecationWarning)  # torch's own, while compiling
         warnings.filterwarnings("ignore", category=FutureWarning)
-        found = outputs(fast, x)
+        result = outputs(fast, x)
         again = outputs(fast, x + 0.5, seed=2)
     assert all(graph is not None for graph in fast.executable._graphs.values()), "the compiled way was taken"
-    torch.testing.assert_close(found, outputs(posterior, x), **CLOSE)
+    torch.testing.assert_close(result, outputs(posterior, x), **CLOSE)
     torch.testing.assert_close(again, outputs(posterior, x + 0.5, seed=2), **CLOSE)
 
 
@@ -177,8 +177,8 @@ def test_as_many_graphs_as_are_kept_and_the_oldest_goes(compiler, monkeypatch):
     posterior = fitted(mlp(), rows(40)).compile()
     for n in (1, 2, 3, 1, 4):  # 1 is used again, so 2 is the oldest when 4 comes
         outputs(posterior, rows(n))
-    kept = posterior.executable._graphs
-    assert sorted(shape[0] for _, _, shape, _ in kept) == [1, 3, 4]
+    stored = posterior.executable._graphs
+    assert sorted(shape[0] for _, _, shape, _ in stored) == [1, 3, 4]
     assert compiler.count == 4
     outputs(posterior, rows(1))
     assert compiler.count == 4
@@ -204,8 +204,8 @@ def test_what_cannot_be_compiled_runs_as_before_and_says_so_once(compiler, messa
     before = snapshot(model)
     fast = posterior.compile()
     with pytest.warns(bn.BayesNormWarning, match=r"could not be compiled.*numbers are the same") as caught:
-        found = [outputs(fast, rows(n)) for n in (4, 4, 2)]
-    for n, value in zip((4, 4, 2), found, strict=True):
+        results = [outputs(fast, rows(n)) for n in (4, 4, 2)]
+    for n, value in zip((4, 4, 2), results, strict=True):
         assert torch.equal(value, outputs(posterior, rows(n)))
     assert len(caught) == 1
     assert compiler.count == 2, "a shape that failed is not tried again"
@@ -218,8 +218,8 @@ def test_rows_that_depend_on_each_other_run_as_before(compiler, share):
     posterior = fitted(mlp(Apply(lambda h: h - share * h.mean(0))), rows(40))
     fast = posterior.compile()
     with pytest.warns(bn.BayesNormWarning, match=r"gives other numbers when compiled.*depend on other examples"):
-        found = outputs(fast, rows(5))
-    assert torch.equal(found, outputs(posterior, rows(5)))
+        result = outputs(fast, rows(5))
+    assert torch.equal(result, outputs(posterior, rows(5)))
     late = fitted(mlp(Apply(lambda h: h - share * h.mean(0))), rows(40), layers=1)
     torch.testing.assert_close(outputs(late.compile(), rows(5)), outputs(late, rows(5)), **CLOSE)
 
@@ -230,8 +230,8 @@ def test_what_cannot_be_vectorised_runs_as_before(compiler):
     with pytest.warns(bn.BayesNormWarning, match="cannot be vectorised"):
         expected = outputs(posterior, rows(4))
     with pytest.warns(bn.BayesNormWarning):
-        found = outputs(posterior.compile(), rows(4))
-    torch.testing.assert_close(found, expected, **CLOSE)
+        result = outputs(posterior.compile(), rows(4))
+    torch.testing.assert_close(result, expected, **CLOSE)
 
 
 class Activated(nn.BatchNorm1d):
@@ -283,11 +283,11 @@ def test_low_precision_is_close(compiler):
     posterior = fitted(Residual(), images(40))
     fast = posterior.compile(dtype=torch.bfloat16)
     x = images(8, seed=1)
-    found, expected = outputs(fast, x), outputs(posterior, x)
-    assert found.dtype == torch.float32
+    result, expected = outputs(fast, x), outputs(posterior, x)
+    assert result.dtype == torch.float32
     # Rounding to 8 digits, relative 2^-8 = 0.4 %, in some ten operations one after another.
-    assert (found - expected).abs().max() < 10 * 2**-8 * expected.abs().max()
-    assert not torch.equal(found, expected)
+    assert (result - expected).abs().max() < 10 * 2**-8 * expected.abs().max()
+    assert not torch.equal(result, expected)
     assert list(fast.executable._graphs.values()).count(None) == 0
 
 
@@ -295,9 +295,9 @@ def test_other_engines_work_on_a_compiled_posterior(compiler):
     posterior = fitted(mlp(), rows(40))
     fast = posterior.compile()
     for engine in (bn.Delta(), bn.SigmaPoints(rank=3)):
-        found, expected = (p.predict(rows(4), engine) for p in (fast, posterior))
-        torch.testing.assert_close(found.mean, expected.mean, **CLOSE)
-        torch.testing.assert_close(found.epistemic, expected.epistemic, **CLOSE)
+        result, expected = (p.predict(rows(4), engine) for p in (fast, posterior))
+        torch.testing.assert_close(result.mean, expected.mean, **CLOSE)
+        torch.testing.assert_close(result.epistemic, expected.epistemic, **CLOSE)
 
 
 def test_the_users_network_is_bit_identical(compiler, snapshot, tmp_path):
@@ -319,11 +319,11 @@ def test_drawn_maps_are_kept_for_the_same_samples_only(compiler):
     posterior = fitted(mlp(), rows(40)).compile()
     executable = posterior.executable
     outputs(posterior, rows(4))
-    kept = executable._samples
+    stored = executable._samples
     outputs(posterior, rows(4, seed=3))
-    assert executable._samples is kept
+    assert executable._samples is stored
     outputs(posterior, rows(4), seed=5)
-    assert executable._samples is not kept
+    assert executable._samples is not stored
 
 
 def test_a_dtype_is_floating():

@@ -105,8 +105,8 @@ def test_a_network_moved_to_double_after_fitting_is_followed(reference):
     assert double.mean.dtype == torch.float64
     torch.testing.assert_close(double.mean, single.mean.double(), rtol=1e-4, atol=1e-5)
     states = {name: value.double() for name, value in posterior.sample(8).items()}
-    found = bn.MonteCarlo(samples=8).outputs(posterior, x)
-    torch.testing.assert_close(found, reference(model, states, x.double()), rtol=1e-5, atol=1e-6)
+    result = bn.MonteCarlo(samples=8).outputs(posterior, x)
+    torch.testing.assert_close(result, reference(model, states, x.double()), rtol=1e-5, atol=1e-6)
     model.float()
     assert torch.equal(posterior.predict(x).mean, single.mean)
 

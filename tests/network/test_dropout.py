@@ -103,8 +103,8 @@ def test_every_way_of_running_gives_the_reference(name, consistent, steps, refer
     expected = reference(posterior.network, states, x)
     assert (expected.var(0) > 0).all()
     for options in ({}, {"vectorize": False}, {"chunk": 4}, {"block_bytes": 1}, {"block_bytes": 900}):
-        found = posterior.executable.run(states, x, **options)
-        torch.testing.assert_close(found, expected, **TIGHT, msg=str(options))
+        outputs = posterior.executable.run(states, x, **options)
+        torch.testing.assert_close(outputs, expected, **TIGHT, msg=str(options))
     if consistent:
         alone = posterior.executable.run(states, x[4:5])
         torch.testing.assert_close(alone, expected[:, 4:5], **TIGHT)

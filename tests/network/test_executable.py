@@ -219,10 +219,10 @@ def writes_into_input():
 @pytest.mark.parametrize("network", [writes_into_input, lambda: nn.Sequential(nn.ReLU(inplace=True), centred())])
 def test_a_network_that_writes_into_its_input(network, vectorize, reference):
     model, x = network(), data(3)
-    kept = x.clone()
+    original = x.clone()
     posterior = fitted(model, x)
     outputs = bn.MonteCarlo(samples=5, vectorize=vectorize).outputs(posterior, x)
-    assert torch.equal(x, kept), "the caller's array is the caller's"
+    assert torch.equal(x, original), "the caller's array is the caller's"
     torch.testing.assert_close(outputs, reference(model, posterior.sample(5), x), **TIGHT)
 
 
@@ -308,8 +308,8 @@ def test_states_may_override_parameters_as_well(reference):
         "3.bias": data(1, rows=5),
     }
     for chosen in (states, {"1.bias": data(4, rows=5)}, {"3.bias": states["3.bias"]}, {"0.bias": data(4, rows=5)}):
-        found = Executable(model).run(chosen, x)
-        torch.testing.assert_close(found, reference(model, chosen, x), **TIGHT)
+        outputs = Executable(model).run(chosen, x)
+        torch.testing.assert_close(outputs, reference(model, chosen, x), **TIGHT)
 
 
 def test_under_one_state_is_differentiable():

@@ -125,7 +125,7 @@ def test_a_gate_that_is_used_twice_by_the_same_units():
 
 
 @pytest.mark.parametrize(
-    ("act", "kept", "moved"),
+    ("act", "remaining", "moved"),
     [
         (nn.SiLU(), False, False),
         (nn.Sigmoid(), False, True),
@@ -133,10 +133,10 @@ def test_a_gate_that_is_used_twice_by_the_same_units():
         (nn.PReLU(4), True, False),  # whose own slopes would have to be cut
     ],
 )
-def test_batch_norm_with_more_in_it(act, kept, moved):
+def test_batch_norm_with_more_in_it(act, remaining, moved):
     network = nn.Sequential(nn.Conv2d(1, 4, 1), NormAct(4, act), nn.Conv2d(4, 2, 1))
     before = copy.deepcopy(network.state_dict())
     units = trace_units(network)
-    assert (set(units.written["0"]) <= set(units.required)) == kept
+    assert (set(units.written["0"]) <= set(units.required)) == remaining
     assert (set(units.written["0"]) <= units.nonzero_at_zero) == moved
     assert all(torch.equal(value, before[name]) for name, value in network.state_dict().items())

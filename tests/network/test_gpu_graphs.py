@@ -14,7 +14,7 @@ def on_any_device(monkeypatch):
     monkeypatch.setattr(torch.Tensor, "is_cuda", property(lambda _: True))
 
 
-def known(network, x):
+def reference(network, x):
     with torch.no_grad(), Recordable() as seen:
         network(x)
     return seen.recordable
@@ -22,7 +22,7 @@ def known(network, x):
 
 @pytest.mark.parametrize("network", [CifarResNet(20), LeNet5(), VGG(11)], ids=lambda n: type(n).__name__)
 def test_ordinary_networks_are_recordable(on_any_device, network):
-    assert known(
+    assert reference(
         network.eval(), torch.randn(2, 1, 28, 28) if isinstance(network, LeNet5) else torch.randn(2, 3, 32, 32)
     )
 
@@ -39,8 +39,8 @@ def test_ordinary_networks_are_recordable(on_any_device, network):
     ],
 )
 def test_what_makes_the_host_wait_is_not(on_any_device, odd):
-    assert not known(lambda x: odd(nn.functional.relu(x)), torch.randn(3, 4))
+    assert not reference(lambda x: odd(nn.functional.relu(x)), torch.randn(3, 4))
 
 
 def test_tensors_of_the_host_are_not():
-    assert not known(nn.Linear(3, 4), torch.randn(2, 3))
+    assert not reference(nn.Linear(3, 4), torch.randn(2, 3))

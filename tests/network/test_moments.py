@@ -30,8 +30,8 @@ def test_mean_and_variance_are_those_that_batch_norm_normalises_by():
 def test_leading_axes_are_batches_of_their_own(shape):
     h = generate(2, 4, *shape)
     one_by_one = [[row_moments(batch) for batch in network] for network in h]
-    for part, found in enumerate(row_moments(h, leading=2)):
-        torch.testing.assert_close(found, torch.stack([torch.stack([b[part] for b in n]) for n in one_by_one]))
+    for part, result in enumerate(row_moments(h, leading=2)):
+        torch.testing.assert_close(result, torch.stack([torch.stack([b[part] for b in n]) for n in one_by_one]))
     mean, var = mean_and_var(h, leading=2)
     torch.testing.assert_close(mean, row_moments(h, leading=2).mean)
     torch.testing.assert_close(var, row_moments(h, leading=2).var)
@@ -39,10 +39,10 @@ def test_leading_axes_are_batches_of_their_own(shape):
 
 def test_without_pixels_the_spread_of_squares_is_that_of_fourth_moments():
     h = generate(50, 3)
-    found = row_moments(h)
+    result = row_moments(h)
     deviation = h - h.mean(0)
-    torch.testing.assert_close(found.mean_var, found.var)
-    torch.testing.assert_close(found.square_var, deviation.pow(4).mean(0) - found.var.square())
+    torch.testing.assert_close(result.mean_var, result.var)
+    torch.testing.assert_close(result.square_var, deviation.pow(4).mean(0) - result.var.square())
 
 
 @pytest.mark.parametrize("shape", SHAPES)
@@ -53,8 +53,8 @@ def test_sums_over_batches_give_the_moments_of_all_their_rows(shape):
         mean, var, *averages = row_averages(batch)
         torch.testing.assert_close((mean, var), mean_and_var(batch))
         sums += row_sums(mean, *averages, about=about)
-    for found, expected in zip(moments_from_sums(sums, 14, about), row_moments(torch.cat(batches)), strict=True):
-        torch.testing.assert_close(found, expected)
+    for result, expected in zip(moments_from_sums(sums, 14, about), row_moments(torch.cat(batches)), strict=True):
+        torch.testing.assert_close(result, expected)
 
 
 @pytest.mark.parametrize("elements", [1, 30, 10**6])

@@ -34,12 +34,12 @@ def test_means_stay_and_noise_starts_where_it_is_told(name, start, noises, snaps
     before = snapshot(model)
     network = bn.with_noise_head(model, log_variance=start, noises=noises)
     assert snapshot(model) == before
-    found, expected = network(x), model(x)
-    assert found.shape[1] == outputs + (noises or outputs)
-    torch.testing.assert_close(found[:, :outputs], expected)
-    assert torch.equal(found[:, outputs:], torch.full_like(found[:, outputs:], start))
+    result, expected = network(x), model(x)
+    assert result.shape[1] == outputs + (noises or outputs)
+    torch.testing.assert_close(result[:, :outputs], expected)
+    assert torch.equal(result[:, outputs:], torch.full_like(result[:, outputs:], start))
     assert network.training == model.training
-    found.square().sum().backward()
+    result.square().sum().backward()
     assert network[-1].weight.grad.abs().sum() > 0
     assert model[-1].weight.grad is None
     assert str(outputs + (noises or outputs)) in repr(network[-1])

@@ -51,33 +51,33 @@ def statistics(network, x, groups=1):
 @pytest.mark.parametrize("groups", [1, 4])
 def test_later_passes_find_what_a_first_one_finds(device, odd, groups):
     network, generator = Small(odd).to(device).eval(), torch.Generator().manual_seed(1)
-    known = RowStatistics(network, ["first", "second"])
+    recorder = RowStatistics(network, ["first", "second"])
     for scale in (1.0, 0.2, 3.0, 0.5, 2.0):
         x = scale * torch.randn(16, 3, 8, 8, generator=generator).to(device)
-        found = torch.stack(known.moments(x, groups))
-        assert torch.allclose(found, statistics(network, x, groups), rtol=1e-4, atol=1e-5)
+        values = torch.stack(recorder.moments(x, groups))
+        assert torch.allclose(values, statistics(network, x, groups), rtol=1e-4, atol=1e-5)
     assert network.calls == 0
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_weights_that_change_in_place_count_at_once(device):
     network = Small().to(device).eval()
-    known, x = RowStatistics(network, ["first", "second"]), torch.randn(16, 3, 8, 8, device=device)
+    recorder, x = RowStatistics(network, ["first", "second"]), torch.randn(16, 3, 8, 8, device=device)
     for _ in range(4):
-        before = torch.stack(known.moments(x, 2))
+        before = torch.stack(recorder.moments(x, 2))
     with torch.no_grad():
         network.convolution.weight.mul_(2)
-    found = torch.stack(known.moments(x, 2))
-    assert not torch.allclose(found, before)
-    assert torch.allclose(found, statistics(network, x, 2), rtol=1e-4, atol=1e-5)
+    values = torch.stack(recorder.moments(x, 2))
+    assert not torch.allclose(values, before)
+    assert torch.allclose(values, statistics(network, x, 2), rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("device", DEVICES)
 def test_a_pass_that_cannot_be_recorded_leaves_the_generator_usable(device):
     network = Small(looking).to(device).eval()
-    known, x = RowStatistics(network, ["first", "second"]), torch.randn(16, 3, 8, 8, device=device)
+    statistics, x = RowStatistics(network, ["first", "second"]), torch.randn(16, 3, 8, 8, device=device)
     for _ in range(3):
-        known.moments(x, 1)
+        statistics.moments(x, 1)
     assert nn.functional.dropout(torch.ones(100, device=device), 0.5).sum() > 0
     torch.manual_seed(0)
     first = torch.rand(3, device=device)
@@ -119,7 +119,7 @@ def test_operations_of_passes_can_be_recorded(make, size, monkeypatch):
 def test_passes_are_replayed(monkeypatch):
     replayed, replay = [], gpu_graphs._Recorded.replay
     monkeypatch.setattr(gpu_graphs._Recorded, "replay", lambda self, x: replayed.append(1) or replay(self, x))
-    known, x = RowStatistics(Small().cuda().eval(), ["first", "second"]), torch.randn(16, 3, 8, 8, device="cuda")
+    statistics, x = RowStatistics(Small().cuda().eval(), ["first", "second"]), torch.randn(16, 3, 8, 8, device="cuda")
     for _ in range(4):
-        known.moments(x, 1)
+        statistics.moments(x, 1)
     assert len(replayed) >= 2

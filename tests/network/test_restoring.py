@@ -131,8 +131,8 @@ def test_threads_get_their_own_predictions(same):
     def work(number):
         try:
             for _ in range(10):
-                found = posteriors[number].predict(inputs[number]).mean
-                if not torch.equal(found, expected[number]):
+                result = posteriors[number].predict(inputs[number]).mean
+                if not torch.equal(result, expected[number]):
                     wrong.append(number)
         except BaseException as error:
             wrong.append(error)
@@ -152,10 +152,10 @@ def test_a_copy_of_a_posterior_samples_too(way):
     for method in (bn.MCBN(batch_size=8, states=16), bn.MCDropout()):
         posterior = method.fit(model, X)
         copied = way(posterior)
-        found, expected = copied.predict(X), posterior.predict(X)
+        result, expected = copied.predict(X), posterior.predict(X)
         assert (expected.epistemic > 0).all()
-        assert torch.equal(found.mean, expected.mean)
-        assert torch.equal(found.epistemic, expected.epistemic)
+        assert torch.equal(result.mean, expected.mean)
+        assert torch.equal(result.epistemic, expected.epistemic)
         with torch.no_grad():
             copied.model[0].weight.zero_()
         assert torch.equal(posterior.predict(X).mean, expected.mean), "the copy has a network of its own"

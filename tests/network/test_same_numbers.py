@@ -34,8 +34,8 @@ def test_statistics_that_are_used_outside_of_their_layer():
     for method in METHODS:
         posterior = method.fit(Unscaled().double().eval(), X, bn.Gaussian())
         with pytest.warns(bn.BayesNormWarning, match="cannot be vectorised over samples .*outside of their layers"):
-            found = posterior.outputs(5, X)
-        torch.testing.assert_close(found, by_definition(posterior, 5, X).detach(), rtol=1e-12, atol=0)
+            result = posterior.outputs(5, X)
+        torch.testing.assert_close(result, by_definition(posterior, 5, X).detach(), rtol=1e-12, atol=0)
 
 
 def test_delta_takes_no_derivatives_of_statistics_that_are_used_elsewhere_too():
@@ -66,9 +66,9 @@ def test_a_forward_that_takes_derivatives(method, snapshot):
     model = Force().double().eval()
     before = snapshot(model)
     posterior = method.fit(model, X, bn.Gaussian())
-    found = posterior.outputs(5, X)
-    torch.testing.assert_close(found, by_definition(posterior, 5, X), rtol=1e-12, atol=0)
-    assert (found.std(0) > 0).all()
+    result = posterior.outputs(5, X)
+    torch.testing.assert_close(result, by_definition(posterior, 5, X), rtol=1e-12, atol=0)
+    assert (result.std(0) > 0).all()
     assert snapshot(model) == before
 
 

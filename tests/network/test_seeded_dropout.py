@@ -35,8 +35,8 @@ def masked(layer, h, drawn, consistent=True):
 
 def deviations(n, units, p, consistent=True, rows=1, drawn=None):
     """Kept or not, less the keep rate and divided by its standard deviation: (n, rows, units)."""
-    kept = masked(nn.Dropout(p), torch.ones(rows, units), seeds(n) if drawn is None else drawn, consistent) > 0
-    return (kept.double() - (1 - p)) / math.sqrt(p * (1 - p))
+    mask = masked(nn.Dropout(p), torch.ones(rows, units), seeds(n) if drawn is None else drawn, consistent) > 0
+    return (mask.double() - (1 - p)) / math.sqrt(p * (1 - p))
 
 
 def worst(comparisons):
@@ -136,13 +136,13 @@ def test_alpha_dropout_keeps_mean_and_variance():
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16, torch.float32, torch.float64])
 def test_dtype_is_kept_and_masks_are_the_same_in_all(layer, dtype):
     h = torch.randn(6, 9).to(dtype)
-    found = masked(layer, h, seeds(5), consistent=False)
-    assert found.dtype == dtype
-    kept = masked(nn.Dropout(0.4), torch.ones(6, 9), seeds(5), consistent=False) > 0
+    result = masked(layer, h, seeds(5), consistent=False)
+    assert result.dtype == dtype
+    mask = masked(nn.Dropout(0.4), torch.ones(6, 9), seeds(5), consistent=False) > 0
     scale = 1 / 0.6 if isinstance(layer, nn.Dropout) else 1
     if scale != 1:
-        expected = torch.where(kept, h.double() * scale, 0.0)
-        torch.testing.assert_close(found.double(), expected, rtol=4 * torch.finfo(dtype).eps, atol=0)
+        expected = torch.where(mask, h.double() * scale, 0.0)
+        torch.testing.assert_close(result.double(), expected, rtol=4 * torch.finfo(dtype).eps, atol=0)
 
 
 def test_off_is_the_identity_bit_by_bit():
@@ -162,7 +162,7 @@ def test_masks_do_not_depend_on_how_they_are_computed(consistent):
     network[0].first_row = 6
     part = torch.vmap(lambda seed: functional_call(network, {"0.seed": seed}, (h[6:],)))(drawn)
     assert torch.equal(part, whole[:, 6:])
-    by_rows_of_h = torch.vmap(lambda seed, own: functional_call(copy.deepcopy(network), {"0.seed": seed}, (own,)))
+    by_rows_of_h = torch.vmap(lambda seed, row: functional_call(copy.deepcopy(network), {"0.seed": seed}, (row,)))
     network[0].first_row = 0
     assert torch.equal(by_rows_of_h(drawn, h.expand(7, 10, 12)), whole), "samples in the input too"
     channels_last = torch.randn(4, 3, 5, 5).to(memory_format=torch.channels_last)

@@ -56,10 +56,10 @@ def test_every_method_predicts_what_it_predicts_without_such_an_attribute(kind, 
     hiding.load_state_dict(plain.state_dict())
     x = torch.randn(40, 3)
     data = x, x[:, :1]
-    found, expected = (method.fit(network, data).predict(x[:5]) for network in (hiding, plain))
-    assert torch.equal(found.mean, expected.mean)
-    assert torch.equal(found.epistemic, expected.epistemic)
-    assert bool((found.epistemic > 0).all())
+    result, expected = (method.fit(network, data).predict(x[:5]) for network in (hiding, plain))
+    assert torch.equal(result.mean, expected.mean)
+    assert torch.equal(result.epistemic, expected.epistemic)
+    assert bool((result.epistemic > 0).all())
 
 
 def test_edits_work_too():

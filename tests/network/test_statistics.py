@@ -34,20 +34,20 @@ def test_statistics_are_those_of_one_training_pass_without_dropout():
     model = net()
     model[1].weight.data.normal_()
     model[1].running_mean.fill_(5.0)  # must not matter: the batch normalises
-    found = collect_statistics(model, mini_batches(X, 8, 5, seed=0))
-    assert [(layer.name, layer.channels, layer.eps) for layer in found.layers] == [("1", 4, 1e-5), ("5", 2, 1e-5)]
-    for batch, mean, var in zip(mini_batches(X, 8, 5, seed=0), found.mean, found.var, strict=True):
+    statistics = collect_statistics(model, mini_batches(X, 8, 5, seed=0))
+    assert [(layer.name, layer.channels, layer.eps) for layer in statistics.layers] == [("1", 4, 1e-5), ("5", 2, 1e-5)]
+    for batch, mean, var in zip(mini_batches(X, 8, 5, seed=0), statistics.mean, statistics.var, strict=True):
         expected_mean, expected_var = by_hand(model, batch)
         torch.testing.assert_close(mean, expected_mean.detach())
         torch.testing.assert_close(var, expected_var.detach())
-    torch.testing.assert_close(found.running_mean, torch.cat([model[1].running_mean, model[5].running_mean]))
-    assert (found.batch_size, found.rows) == (8, 50)
+    torch.testing.assert_close(statistics.running_mean, torch.cat([model[1].running_mean, model[5].running_mean]))
+    assert (statistics.batch_size, statistics.rows) == (8, 50)
 
 
 def test_half_precision_statistics_are_taken_in_single_precision():
     model = nn.Sequential(nn.Linear(3, 2), nn.BatchNorm1d(2), nn.Linear(2, 1)).to(torch.bfloat16)
-    found = collect_statistics(model, mini_batches(X, 8, 3, 0))
-    assert found.mean.dtype == found.var.dtype == found.running_var.dtype == torch.float32
+    statistics = collect_statistics(model, mini_batches(X, 8, 3, 0))
+    assert statistics.mean.dtype == statistics.var.dtype == statistics.running_var.dtype == torch.float32
 
 
 def test_a_layer_called_by_keyword():
@@ -59,9 +59,9 @@ def test_a_layer_called_by_keyword():
         def forward(self, x):
             return self.bn(input=x)
 
-    found = collect_statistics(ByKeyword().double(), mini_batches(X, 8, 2, 0))
+    statistics = collect_statistics(ByKeyword().double(), mini_batches(X, 8, 2, 0))
     batch = next(iter(mini_batches(X, 8, 2, 0)))
-    torch.testing.assert_close(found.mean[0], batch.mean(0))
+    torch.testing.assert_close(statistics.mean[0], batch.mean(0))
 
 
 def test_a_layer_that_runs_for_some_batches_only():
@@ -85,11 +85,11 @@ def test_whatever_the_layout_of_images_statistics_are_those_of_training(flatten)
     body = nn.Conv2d(2, 4, 3, padding=1), nn.BatchNorm2d(4), nn.ReLU(), flatten, nn.BatchNorm1d(100)
     model, x = nn.Sequential(*body, nn.Linear(100, 1)).double().eval(), torch.randn(40, 2, 5, 5, dtype=torch.float64)
     batches = mini_batches(x, 8, 5, seed=0)
-    found = collect_statistics(model, batches)
+    statistics = collect_statistics(model, batches)
     trained = copy.deepcopy(model).train()
     first, second = trained[1], trained[4]
     first.momentum = second.momentum = 1.0
-    for batch, mean, var in zip(batches, found.mean, found.var, strict=True):
+    for batch, mean, var in zip(batches, statistics.mean, statistics.var, strict=True):
         trained(batch)
         pixels = 8 * 25
         expected = [first.running_var * (pixels - 1) / pixels, second.running_var * 7 / 8]

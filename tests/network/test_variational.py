@@ -48,11 +48,11 @@ def passes(network, x, n):
         return torch.stack([network(x) for _ in range(n)])
 
 
-def assert_moments(found, mean, var):
+def assert_moments(result, mean, var):
     """Mean and variance of Gaussian samples along axis 0: standard errors sqrt(var / n) and var sqrt(2 / n)."""
-    n = len(found)
-    assert ((found.mean(0) - mean).abs() <= SIGMAS * (var / n).sqrt() + 1e-12).all()
-    assert ((found.var(0) - var).abs() <= SIGMAS * var * (2 / n) ** 0.5 + 1e-12).all()
+    n = len(result)
+    assert ((result.mean(0) - mean).abs() <= SIGMAS * (var / n).sqrt() + 1e-12).all()
+    assert ((result.var(0) - var).abs() <= SIGMAS * var * (2 / n) ** 0.5 + 1e-12).all()
 
 
 LAYERS = {
@@ -97,7 +97,7 @@ def test_places_of_a_row_share_their_draw(name, estimator):
     make, shape = LAYERS[name]
     layer, x = make().double(), torch.randn(2, *shape, dtype=torch.float64)
     network = noisy(nn.Sequential(layer), estimator, x)
-    own = dict(zip_names(network))
+    copies = dict(zip_names(network))
 
     def outputs(weight, bias):
         return torch.func.functional_call(layer, {"weight": weight, "bias": bias}, (x[:1],)).flatten()
@@ -105,7 +105,7 @@ def test_places_of_a_row_share_their_draw(name, estimator):
     with torch.no_grad():
         jacobians = torch.func.jacrev(outputs, argnums=(0, 1))(layer.weight, layer.bias)
         j = torch.cat([part.flatten(1) for part in jacobians], dim=1)
-        var = torch.cat([own["0.weight"].std.flatten(), own["0.bias"].std]).square()
+        var = torch.cat([copies["0.weight"].std.flatten(), copies["0.bias"].std]).square()
         covariance = (j * var) @ j.T
     drawn = passes(network, x, 2000)[:, 0].flatten(1)
     # A sample covariance of n Gaussian pairs has standard error sqrt((v1 v2 + c^2) / n).
@@ -141,12 +141,12 @@ def test_multipliers(name, estimator):
             var = var + functional.linear(x.square(), layer.weight.square())
         else:
             var = var + (mean - layer.bias.view(-1, 1, 1)).square()
-    found = passes(network, x, 2000)
-    n = len(found)
-    assert ((found.mean(0) - mean).abs() <= SIGMAS * (var / n).sqrt()).all()
+    result = passes(network, x, 2000)
+    n = len(result)
+    assert ((result.mean(0) - mean).abs() <= SIGMAS * (var / n).sqrt()).all()
     # Not Gaussian any more: the standard error of a variance from the samples' own fourth moment.
-    squares = (found - found.mean(0)).square()
-    assert ((found.var(0) - var).abs() <= SIGMAS * squares.std(0) / n**0.5).all()
+    squares = (result - result.mean(0)).square()
+    assert ((result.var(0) - var).abs() <= SIGMAS * squares.std(0) / n**0.5).all()
 
 
 def test_derivatives_reach_means_and_deviations():
@@ -268,8 +268,8 @@ def test_attention_reads_weights_past_the_layers_forward():
 
 def test_which_tensors_are_drawn():
     model = nn.Sequential(nn.Conv1d(2, 3, 2), nn.BatchNorm1d(3), nn.Flatten(), nn.Linear(3, 1, bias=False))
-    found = [(tensor.name, tensor.is_bias, tensor.axis) for tensor in weight_tensors(model)]
-    assert found == [("0.weight", False, 0), ("0.bias", True, 0), ("3.weight", False, 1)]
+    results = [(tensor.name, tensor.is_bias, tensor.axis) for tensor in weight_tensors(model)]
+    assert results == [("0.weight", False, 0), ("0.bias", True, 0), ("3.weight", False, 1)]
     model[0].requires_grad_(False)
     assert [tensor.name for tensor in weight_tensors(model)] == ["3.weight"]
     model[3].requires_grad_(False)
@@ -306,7 +306,7 @@ def test_restart_leaves_the_statistics_of_frozen_layers():
 
 def test_a_copy_shares_nothing():
     model = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4))
-    own = own_copy(model)
-    for mine, theirs in zip(own.state_dict().values(), model.state_dict().values(), strict=True):
+    copies = own_copy(model)
+    for mine, theirs in zip(copies.state_dict().values(), model.state_dict().values(), strict=True):
         assert torch.equal(mine, theirs)
         assert mine.data_ptr() != theirs.data_ptr()
