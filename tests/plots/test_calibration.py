@@ -83,10 +83,10 @@ def test_pit_histogram():
     plot = PITHistogram.from_pit(pit, bins=5)
     np.testing.assert_allclose(plot.share, np.array([2, 2, 0, 0, 2]) / 6)
     assert (plot.lower, plot.upper) == pytest.approx(np.array(stats.binom.interval(0.95, 6, 0.2)) / 6)
-    found = PITHistogram.from_predictive(PREDICTIVE, Y)
+    result = PITHistogram.from_predictive(PREDICTIVE, Y)
     expected = np.histogram(PREDICTIVE.cdf(Y), bins=10, range=(0, 1))[0] / 200
-    np.testing.assert_allclose(found.share, expected)
-    np.testing.assert_allclose([bar.get_height() for bar in found.draw().patches[:10]], expected)
+    np.testing.assert_allclose(result.share, expected)
+    np.testing.assert_allclose([bar.get_height() for bar in result.draw().patches[:10]], expected)
 
 
 def test_coverage_by_deciles_of_uncertainty():

@@ -86,10 +86,10 @@ def test_retention_by_sorting():
     uncertainty = KNOWN.entropy.numpy()
     plot = RetentionPlot.from_predictive(KNOWN, Y)
     wrong = (~RIGHT)[np.argsort(uncertainty)].astype(float)
-    kept = np.arange(1, 301)
-    np.testing.assert_allclose(plot.curves["predictive entropy"], wrong.cumsum() / kept)
-    np.testing.assert_allclose(plot.oracle, np.sort(wrong).cumsum() / kept)
-    np.testing.assert_allclose(plot.retained, kept / 300)
+    counts = np.arange(1, 301)
+    np.testing.assert_allclose(plot.curves["predictive entropy"], wrong.cumsum() / counts)
+    np.testing.assert_allclose(plot.oracle, np.sort(wrong).cumsum() / counts)
+    np.testing.assert_allclose(plot.retained, counts / 300)
     assert plot.random == pytest.approx(wrong.mean())
     assert plot.unit == "%"
     lines = {line.get_label(): line for line in plot.draw().get_lines()}
@@ -160,13 +160,13 @@ def test_a_line_through_few_points():
 def test_predictions_with_derivatives():
     logits = KNOWN.log_probs.clone().requires_grad_()
     predictive = ClassificationPredictive(logits.log_softmax(2))
-    found, expected = ReliabilityDiagram.from_predictive(predictive, Y), ReliabilityDiagram.from_predictive(KNOWN, Y)
-    np.testing.assert_allclose(found.confidence, expected.confidence)
+    result, expected = ReliabilityDiagram.from_predictive(predictive, Y), ReliabilityDiagram.from_predictive(KNOWN, Y)
+    np.testing.assert_allclose(result.confidence, expected.confidence)
 
 
 def test_numbers_that_would_lie_over_each_other_are_left_out():
     far, near = np.linspace(0.1, 0.9, 9), np.linspace(0.4, 0.5, 9)
     for confidence, shown in ((far, far), (near, near[::3])):
         plot = ReliabilityDiagram(confidence, confidence, np.full(9, 1234), confidence - 0.1, confidence + 0.1, 0.0)
-        found = [text.xy[0] for text in plot.draw().texts if text.get_text() == "1,234"]
-        np.testing.assert_allclose(found, shown)
+        results = [text.xy[0] for text in plot.draw().texts if text.get_text() == "1,234"]
+        np.testing.assert_allclose(results, shown)

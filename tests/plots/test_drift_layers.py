@@ -10,7 +10,7 @@ pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotl
 from bayesnorm.plots import DriftLayers, style
 
 
-def found(p_values, overall):
+def comparison(p_values, overall):
     layers = tuple(LayerDrift(f"stage.{i}.norm", p, 0.1 * i, 1.0) for i, p in enumerate(p_values))
     return Drift(overall, 32, 2.0, layers)
 
@@ -22,7 +22,7 @@ def bars(ax, colour):
 
 
 def test_layers_beyond_chance_are_told_apart_and_the_first_is_marked():
-    drift = found([0.3, 0.024, 1e-6, 0.5], 1e-5)
+    drift = comparison([0.3, 0.024, 1e-6, 0.5], 1e-5)
     ax = DriftLayers.from_drift(drift).draw()
     assert bars(ax, style.current().rival) == [2]
     assert bars(ax, style.current().model) == [0, 1, 3]
@@ -33,7 +33,7 @@ def test_layers_beyond_chance_are_told_apart_and_the_first_is_marked():
 
 
 def test_rows_like_those_of_training_have_no_layer_beyond_chance():
-    plot = DriftLayers.from_drift(found([0.001, 0.5, 0.9], 0.2))
+    plot = DriftLayers.from_drift(comparison([0.001, 0.5, 0.9], 0.2))
     ax = plot.draw()
     assert bars(ax, style.current().rival) == []
     assert "do not differ significantly from the training distribution (p = 0.2)" in plot.summary
@@ -41,7 +41,7 @@ def test_rows_like_those_of_training_have_no_layer_beyond_chance():
 
 
 def test_fifty_layers_are_numbered():
-    ax = DriftLayers.from_drift(found([0.5] * 20 + [1e-30] * 30, 1e-20)).draw()
+    ax = DriftLayers.from_drift(comparison([0.5] * 20 + [1e-30] * 30, 1e-20)).draw()
     ax.get_figure().draw_without_rendering()
     assert [tick.get_text() for tick in ax.get_xticklabels()][:2] == ["1", "6"]
     assert len(bars(ax, style.current().rival)) == 30

@@ -76,14 +76,14 @@ def test_contract(name):
     windows = pyplot.get_fignums()
     for colours in ("light", "dark"):
         with plots.theme(colours):
-            given = Figure(figsize=(4, 3)).add_subplot()
-            assert plot.draw(given) is given
-            assert given.get_title()
+            axes = Figure(figsize=(4, 3)).add_subplot()
+            assert plot.draw(axes) is axes
+            assert axes.get_title()
             if name != "SegmentationMaps":
-                assert given.get_xlabel()
-                assert given.get_ylabel()
+                assert axes.get_xlabel()
+                assert axes.get_ylabel()
             if colours == "dark":
-                given.get_figure().draw_without_rendering()
+                axes.get_figure().draw_without_rendering()
     assert plots.figure_svg(plot.draw()).startswith("<svg")
     assert pyplot.get_fignums() == windows
 

@@ -50,15 +50,15 @@ def test_uncertainty_of_another_kind():
 
 def test_images_of_any_kind():
     for image in (IMAGE, IMAGE / 255, torch.from_numpy(IMAGE).movedim(-1, 0) / 255, IMAGE[..., 0]):
-        found = SegmentationMaps.from_predictive(image, PREDICTIVE).image
+        result = SegmentationMaps.from_predictive(image, PREDICTIVE).image
         expected = IMAGE / 255 if image.shape != (6, 8) else np.repeat(IMAGE[..., :1], 3, -1) / 255
-        np.testing.assert_allclose(found, expected, atol=1e-6)
+        np.testing.assert_allclose(result, expected, atol=1e-6)
 
 
 def test_panels_show_them_side_by_side():
-    given = Figure().add_subplot()
-    assert MAPS.draw(given) is given
-    image, label, prediction, errors, uncertainty, scale = given.child_axes
+    axes = Figure().add_subplot()
+    assert MAPS.draw(axes) is axes
+    image, label, prediction, errors, uncertainty, scale = axes.child_axes
     titles = [panel.get_title() for panel in (image, label, prediction, errors, uncertainty)]
     assert titles == ["image", "label", "prediction", "errors", "predictive entropy"]
     wrong = np.array([to_rgb(RIGHT), to_rgb(WRONG)])[MAPS.wrong.astype(int)]
@@ -69,7 +69,7 @@ def test_panels_show_them_side_by_side():
     colours = np.array([to_rgb(colour) for colour in CLASS_COLOURS[:3]] + [to_rgb(VOID)])
     np.testing.assert_allclose(label.images[0].get_array(), colours[MAPS.label])
     np.testing.assert_allclose(prediction.images[0].get_array(), colours[MAPS.prediction])
-    names = [text.get_text() for text in given.get_legend().get_texts()]
+    names = [text.get_text() for text in axes.get_legend().get_texts()]
     assert names == ["sky", "road", "car", "not labelled", "wrong"]
     assert scale.get_title() == "nats"
 
@@ -118,7 +118,7 @@ def test_bad_arguments():
 def test_labels_in_single_bytes(void):
     labels = np.where(Y == 7, void, Y).astype(np.uint8)
     for y in (labels, torch.from_numpy(labels)):
-        found = SegmentationMaps.from_predictive(IMAGE, PREDICTIVE, y, row=1, ignore_index=void)
-        np.testing.assert_array_equal(found.label, MAPS.label)
-    own = ClassificationPredictive(PREDICTIVE.log_probs, None, ignore_index=void)
-    np.testing.assert_array_equal(SegmentationMaps.from_predictive(IMAGE, own, labels, row=1).label, MAPS.label)
+        result = SegmentationMaps.from_predictive(IMAGE, PREDICTIVE, y, row=1, ignore_index=void)
+        np.testing.assert_array_equal(result.label, MAPS.label)
+    predictive = ClassificationPredictive(PREDICTIVE.log_probs, None, ignore_index=void)
+    np.testing.assert_array_equal(SegmentationMaps.from_predictive(IMAGE, predictive, labels, row=1).label, MAPS.label)

@@ -55,9 +55,9 @@ def test_colours_can_be_read_on_their_paper(name):
 
 @pytest.mark.parametrize("name", ["light", "dark"])
 def test_a_plot_takes_the_theme_also_in_axes_made_outside(name):
-    given = Figure().add_subplot()
+    axes = Figure().add_subplot()
     with style.theme(name) as now:
-        for ax in (CURVE.draw(), CURVE.draw(given)):
+        for ax in (CURVE.draw(), CURVE.draw(axes)):
             assert to_hex(ax.get_figure().get_facecolor()) == now.paper.lower()
             for words in (ax.title, ax.xaxis.label, ax.yaxis.label, *ax.get_legend().get_texts()):
                 assert to_hex(words.get_color()) == now.ink.lower()

@@ -59,8 +59,8 @@ def test_bands_of_a_predictive_are_its_own_intervals(noise):
     np.testing.assert_allclose(plot.error, (y - predictive.mean).flatten()[order])
     for level in (0.5, 0.95):
         edges = predictive.interval(level)
-        for found, edge in zip(plot.bands[level], edges, strict=True):
-            np.testing.assert_allclose(found, (edge - predictive.mean).flatten()[order], atol=1e-9)
+        for result, edge in zip(plot.bands[level], edges, strict=True):
+            np.testing.assert_allclose(result, (edge - predictive.mean).flatten()[order], atol=1e-9)
         inside = ((y >= edges[0]) & (y <= edges[1])).double().mean()
         assert plot.inside[level] == pytest.approx(float(inside))
 
@@ -69,12 +69,12 @@ def test_a_gaussian_predictive_equals_its_arrays():
     error, std = rows(70)
     variance = torch.from_numpy(std).square()
     predictive = GaussianPredictive(torch.zeros(70, dtype=torch.float64), variance / 3, 2 * variance / 3)
-    found = UncertaintyErrorPlot.from_predictive(predictive, error)
+    result = UncertaintyErrorPlot.from_predictive(predictive, error)
     expected = UncertaintyErrorPlot.from_arrays(error, std)
-    np.testing.assert_allclose(found.std, expected.std)
-    np.testing.assert_allclose(found.running, expected.running)
-    np.testing.assert_allclose(found.bands[0.95], expected.bands[0.95], rtol=1e-6)
-    assert found.inside == expected.inside
+    np.testing.assert_allclose(result.std, expected.std)
+    np.testing.assert_allclose(result.running, expected.running)
+    np.testing.assert_allclose(result.bands[0.95], expected.bands[0.95], rtol=1e-6)
+    assert result.inside == expected.inside
 
 
 @pytest.mark.parametrize("count", [60, 10_000])
