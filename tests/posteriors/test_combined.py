@@ -19,12 +19,12 @@ def test_variances_of_small_independent_parts_add(regression):
     task = regression.to(torch.float64)
     both = bn.combine(*parts(task))
     engine = bn.MonteCarlo(DRAWS)
-    each = [part.predict(task.new_x, engine, seed=3).epistemic for part in parts(task)]
-    found = both.predict(task.new_x, engine).epistemic
+    variances = [part.predict(task.new_x, engine, seed=3).epistemic for part in parts(task)]
+    variance = both.predict(task.new_x, engine).epistemic
     # A variance from n samples has relative standard error sqrt((kurtosis - 1) / n); masks at p = 0.02 are rare, with
     # kurtosis about 1 / p. Interactions of the two are of second order.
     error = 4.5 * math.sqrt(50 / DRAWS)
-    assert ((found / (each[0] + each[1]) - 1).abs() < error).all()
+    assert ((variance / (variances[0] + variances[1]) - 1).abs() < error).all()
 
 
 def test_a_draw_overrides_both_parts(task, reference):

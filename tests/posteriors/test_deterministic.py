@@ -27,11 +27,11 @@ def test_any_number_of_samples_are_all_the_same(regression, reference):
 def test_calibrating_it_is_softmax_with_temperature(classification):
     task = classification
     logits = task.model(task.x).detach().double()
-    found = bn.calibrate(bn.deterministic(task.model, bn.Categorical()), task.x, task.y).likelihood.temperature
+    result = bn.calibrate(bn.deterministic(task.model, bn.Categorical()), task.x, task.y).likelihood.temperature
     temperatures = torch.logspace(-1, 1, 4001, dtype=torch.float64)
     losses = [torch.nn.functional.cross_entropy(logits / t, task.y).item() for t in temperatures]
     best = temperatures[int(torch.tensor(losses).argmin())].item()
-    assert found == pytest.approx(best, rel=3e-3)  # the grid's own step is .1 %, and single precision
+    assert result == pytest.approx(best, rel=3e-3)  # the grid's own step is .1 %, and single precision
 
 
 def test_calibrating_it_is_constant_uncertainty(regression):

@@ -130,9 +130,9 @@ def test_the_effective_batch_size_is_the_members():
 def test_calibrating_an_ensemble_reaches_its_members():
     y = X[:, :1].sin()
     posterior = bn.ensemble([bn.MCBN(8, states=16).fit(mlp(seed), X) for seed in range(2)])
-    found = bn.calibrate(posterior, X, y, samples=16)
-    assert found.likelihood == found.members[0].likelihood != posterior.likelihood
-    assert found.predict(X).crps(y).mean() < posterior.predict(X).crps(y).mean()
+    calibrated = bn.calibrate(posterior, X, y, samples=16)
+    assert calibrated.likelihood == calibrated.members[0].likelihood != posterior.likelihood
+    assert calibrated.predict(X).crps(y).mean() < posterior.predict(X).crps(y).mean()
 
 
 def test_one_network_is_no_ensemble():

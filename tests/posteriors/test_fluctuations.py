@@ -67,12 +67,12 @@ def test_principal_components_of_independent_coordinates_are_the_axes_with_the_l
 def test_low_rank_keeps_every_variance(deviations, rank):
     fitted = LowRankGaussian.fit(deviations, rank)
     assert fitted.factor.shape == (rank, P)
-    found, exact = covariance(fitted).diag(), deviations.square().mean(0)
+    result, exact = covariance(fitted).diag(), deviations.square().mean(0)
     # The remainder is taken after rounding, so variances are exact unless the rounded factor already has more than all
     # of one: by at most twice the relative error of a rounded number.
-    torch.testing.assert_close(found, exact, rtol=2.1 * BFLOAT16, atol=0)
-    kept = fitted.independent_std > 0
-    torch.testing.assert_close(found[kept], exact[kept], rtol=1e-12, atol=0)
+    torch.testing.assert_close(result, exact, rtol=2.1 * BFLOAT16, atol=0)
+    varies = fitted.independent_std > 0
+    torch.testing.assert_close(result[varies], exact[varies], rtol=1e-12, atol=0)
 
 
 def test_low_rank_is_the_best_of_its_rank_up_to_rounding(deviations):
@@ -128,8 +128,8 @@ def test_autocast_does_not_reach_the_samples(deviations):
     gaussian = LowRankGaussian.fit(deviations.float(), 3)
     expected = gaussian.sample(5, torch.Generator().manual_seed(0))
     with torch.autocast("cpu", torch.bfloat16):
-        found = gaussian.sample(5, torch.Generator().manual_seed(0))
-    assert torch.equal(found, expected)
+        samples = gaussian.sample(5, torch.Generator().manual_seed(0))
+    assert torch.equal(samples, expected)
 
 
 def test_no_fluctuation_at_all_has_a_root():
