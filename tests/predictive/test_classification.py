@@ -98,12 +98,12 @@ def test_the_log_probability_of_one_class_looks_at_no_other():
 
     class Watch(TorchDispatchMode):
         def __torch_dispatch__(self, function, types, args=(), kwargs=None):
-            found = function(*args, **(kwargs or {}))
-            sizes.append(found.numel() if isinstance(found, torch.Tensor) else 0)
-            return found
+            result = function(*args, **(kwargs or {}))
+            sizes.append(result.numel() if isinstance(result, torch.Tensor) else 0)
+            return result
 
     p, y = predictive(classes=100, pixels=(2,)), torch.arange(10).view(5, 2)
     with Watch():
-        found = p.log_prob(y)
+        result = p.log_prob(y)
     assert max(sizes) <= 6 * 5 * 2
-    torch.testing.assert_close(found, p.probs.gather(1, y[:, None])[:, 0].log())
+    torch.testing.assert_close(result, p.probs.gather(1, y[:, None])[:, 0].log())

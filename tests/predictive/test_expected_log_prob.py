@@ -28,12 +28,12 @@ def test_it_is_the_mean_of_the_samples_log_densities():
         for weights in (None, [0.5, 0.1, 0.1, 0.2, 0.1]):
             likelihood, exact = NOISES[name]
             f, y = 2 * numbers(5, 6, 2), numbers(6, 2, seed=1)
-            given = None if weights is None else torch.tensor(weights, dtype=torch.float64)
-            found = likelihood.predictive(f, given).expected_log_prob(y)
+            weights_tensor = None if weights is None else torch.tensor(weights, dtype=torch.float64)
+            result = likelihood.predictive(f, weights_tensor).expected_log_prob(y)
             expected = np.average(exact.logpdf((y - f).numpy()), axis=0, weights=weights)
-            np.testing.assert_allclose(found, expected, rtol=1e-10)
-            assert found.shape == (6, 2)
-            assert (found < likelihood.predictive(f, given).log_prob(y)).all(), "the logarithm is concave"
+            np.testing.assert_allclose(result, expected, rtol=1e-10)
+            assert result.shape == (6, 2)
+            assert (result < likelihood.predictive(f, weights_tensor).log_prob(y)).all(), "the logarithm is concave"
 
 
 def test_every_draw_has_its_own_noise():
@@ -47,11 +47,11 @@ def test_the_closed_form_is_an_integral_over_outputs():
     """Gauss-Hermite quadrature is exact for squares."""
     for precision in (0.2, 30.0):
         mean, variance, y = numbers(6, 2), numbers(6, 2, seed=1).square(), 3 * numbers(6, 2, seed=2)
-        found = bn.Gaussian(precision).gaussian_predictive(mean, variance).expected_log_prob(y)
+        result = bn.Gaussian(precision).gaussian_predictive(mean, variance).expected_log_prob(y)
         node, weight = np.polynomial.hermite_e.hermegauss(5)
         outputs = mean.numpy() + variance.sqrt().numpy() * node[:, None, None]
         expected = np.average(norm(outputs, precision**-0.5).logpdf(y.numpy()), axis=0, weights=weight)
-        np.testing.assert_allclose(found, expected, rtol=1e-10)
+        np.testing.assert_allclose(result, expected, rtol=1e-10)
 
 
 def test_the_closed_form_needs_no_more_than_the_samples_moments():
@@ -67,9 +67,9 @@ def test_missing_targets_count_for_nothing():
     some[::2] = math.nan
     whole, missing = bn.Gaussian(4.0), bn.Gaussian(4.0, missing=True)
     moments = f.mean(0), f.var(0)
-    for make in (lambda given: given.predictive(f), lambda given: given.gaussian_predictive(*moments)):
-        found, expected = make(missing).expected_log_prob(some), make(whole).expected_log_prob(y)
-        assert torch.equal(found, torch.where(some.isnan(), 0, expected))
+    for make in (lambda tensor: tensor.predictive(f), lambda tensor: tensor.gaussian_predictive(*moments)):
+        result, expected = make(missing).expected_log_prob(some), make(whole).expected_log_prob(y)
+        assert torch.equal(result, torch.where(some.isnan(), 0, expected))
         with pytest.raises(InputError, match="y must be finite, but 3 of 6 values are NaN"):
             make(whole).expected_log_prob(some)
 

@@ -99,8 +99,8 @@ def test_scoring_under_autocast_changes_nothing(likelihood, dtype):
 
     expected = numbers()
     with torch.autocast("cpu", dtype):
-        found = numbers()
-    for one, other in zip(found, expected, strict=True):
+        result = numbers()
+    for one, other in zip(result, expected, strict=True):
         torch.testing.assert_close(one, other, rtol=1e-6, atol=1e-6)
 
 

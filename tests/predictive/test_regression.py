@@ -32,11 +32,11 @@ def test_cdf_and_quantiles_against_scipy():
     y = torch.randn(5, 1, dtype=torch.float64)
     np.testing.assert_allclose(p.cdf(y), norm(p.loc.numpy(), 0.5).cdf(y.numpy()).mean(0), rtol=1e-10)
     for level in (0.001, 0.025, 0.3, 0.5, 0.9, 0.999):
-        found = p.quantile(level)
+        quantiles = p.quantile(level)
         for row in range(5):
             loc = p.loc[:, row, 0].numpy()
             exact = brentq(lambda q, loc=loc, level=level: norm(loc, 0.5).cdf(q).mean() - level, -50, 50, xtol=1e-13)
-            assert found[row, 0].item() == pytest.approx(exact, abs=1e-9)
+            assert quantiles[row, 0].item() == pytest.approx(exact, abs=1e-9)
 
 
 @pytest.mark.parametrize("likelihood", [bn.Gaussian(4.0), bn.Laplace(0.5), bn.StudentT(4.0, 0.5)])
@@ -69,9 +69,9 @@ def test_quantiles_between_samples_that_lie_far_apart():
 
 
 def test_quantiles_where_samples_are_not_numbers():
-    found = RegressionPredictive(torch.tensor([[1.0, 2.0], [torch.nan, 2.0]]), torch.tensor(0.5)).quantile(0.5)
-    assert found[0].isnan()
-    assert found[1].item() == pytest.approx(2.0)
+    quantiles = RegressionPredictive(torch.tensor([[1.0, 2.0], [torch.nan, 2.0]]), torch.tensor(0.5)).quantile(0.5)
+    assert quantiles[0].isnan()
+    assert quantiles[1].item() == pytest.approx(2.0)
     assert predictive(batch=0).quantile(0.5).shape == (0, 1)
     assert predictive(batch=0).sample(3).shape == (3, 0, 1)
     assert torch.isfinite(predictive(precision=1e6).log_prob(torch.full((5, 1), 100.0))).all()
@@ -88,11 +88,11 @@ def test_an_interval_holds_its_share():
 @settings(max_examples=40)
 @given(st.floats(-1e3, 1e3), st.floats(-1e3, 1e3), st.floats(1e-3, 1e3))
 def test_gaussian_crps_everywhere(y, mean, std):
-    found = gaussian_crps(*(torch.tensor(v, dtype=torch.float64) for v in (y, mean, std))).item()
+    value = gaussian_crps(*(torch.tensor(v, dtype=torch.float64) for v in (y, mean, std))).item()
     # Terms of size |y - mean| + std cancel.
     size = abs(y - mean) + std
-    assert found == pytest.approx(float(scoringrules.crps_normal(y, mean, std)), abs=1e-12 * size)
-    assert found >= 0
+    assert value == pytest.approx(float(scoringrules.crps_normal(y, mean, std)), abs=1e-12 * size)
+    assert value >= 0
 
 
 def test_gaussian_crps_without_spread_is_the_absolute_error():

@@ -41,14 +41,14 @@ def test_classes_added_up_with_weights():
     f = 30 * outputs(4, 3)
     f[:, :, 1] -= 900  # whose probability is 0 in double precision, but not its logarithm
     f[:, :, 2] = -torch.inf
-    whole, found = bn.Categorical(ignore_index=-1).predictive(f, WEIGHTS), added(bn.Categorical(), f, WEIGHTS)
-    assert isinstance(found, ClassificationSummary)
+    whole, result = bn.Categorical(ignore_index=-1).predictive(f, WEIGHTS), added(bn.Categorical(), f, WEIGHTS)
+    assert isinstance(result, ClassificationSummary)
     for name in ("probs", "epistemic", "aleatoric", "entropy", "expected_entropy", "mutual_information", "confidence"):
-        torch.testing.assert_close(getattr(found, name), getattr(whole, name), **CLOSE, msg=name)
+        torch.testing.assert_close(getattr(result, name), getattr(whole, name), **CLOSE, msg=name)
     for label in range(4):
         y = torch.full((5, 3), label)
-        torch.testing.assert_close(found.log_prob(y), whole.log_prob(y), **CLOSE)
-    assert torch.equal(found.label, whole.label)
+        torch.testing.assert_close(result.log_prob(y), whole.log_prob(y), **CLOSE)
+    assert torch.equal(result.label, whole.label)
     again = summarised(whole)
     assert again.ignore_index == -1
     assert metrics.nll(again, torch.zeros(5, 3)) == pytest.approx(float(metrics.nll(whole, torch.zeros(5, 3))))
@@ -59,51 +59,51 @@ def test_real_targets_added_up_with_weights():
     for likelihood in (bn.Gaussian(4.0), bn.HeteroscedasticLaplace(), bn.StudentT(df=1.5)):
         f, y = 1e3 + outputs(2), torch.full((5, likelihood.target_columns(2)), 1e3, dtype=torch.float64)
         f[:, :, 1] -= 1e3
-        whole, found = likelihood.predictive(f, WEIGHTS), added(likelihood, f, WEIGHTS)
-        assert isinstance(found, RegressionSummary)
+        whole, result = likelihood.predictive(f, WEIGHTS), added(likelihood, f, WEIGHTS)
+        assert isinstance(result, RegressionSummary)
         for name in ("mean", "epistemic", "aleatoric", "variance", "std"):
-            torch.testing.assert_close(getattr(found, name), getattr(whole, name), rtol=1e-9, atol=1e-9, msg=name)
-        assert float(metrics.rmse(found, y)) == pytest.approx(float(metrics.rmse(whole, y)))
+            torch.testing.assert_close(getattr(result, name), getattr(whole, name), rtol=1e-9, atol=1e-9, msg=name)
+        assert float(metrics.rmse(result, y)) == pytest.approx(float(metrics.rmse(whole, y)))
         if torch.isfinite(whole.std).all():
             for score in (metrics.gaussian_pll, metrics.crps):
-                assert float(score(found, y)) == pytest.approx(float(score(whole, y)))
+                assert float(score(result, y)) == pytest.approx(float(score(whole, y)))
 
 
 def test_what_a_summary_of_real_targets_cannot_say_is_refused():
-    found, y = summarised(bn.Gaussian().predictive(outputs(2))), torch.zeros(5, 2)
+    result, y = summarised(bn.Gaussian().predictive(outputs(2))), torch.zeros(5, 2)
     asked = [
-        lambda: found.log_prob(y),
-        lambda: found.expected_log_prob(y),
-        lambda: found.cdf(y),
-        lambda: found.quantile(0.5),
-        lambda: found.sample(3),
-        lambda: metrics.pll(found, y),
-        lambda: metrics.crps(found, y, form="mixture"),
+        lambda: result.log_prob(y),
+        lambda: result.expected_log_prob(y),
+        lambda: result.cdf(y),
+        lambda: result.quantile(0.5),
+        lambda: result.sample(3),
+        lambda: metrics.pll(result, y),
+        lambda: metrics.crps(result, y, form="mixture"),
     ]
     for ask in asked:
         with pytest.raises(InputError, match=r'is a summary .*without keep="summary"'):
             ask()
-    assert "no samples kept: mean " in repr(found)
+    assert "no samples kept: mean " in repr(result)
 
 
 def test_what_needs_the_samples_of_classes_is_refused():
-    found = summarised(bn.Categorical().predictive(outputs(3)))
+    result = summarised(bn.Categorical().predictive(outputs(3)))
     with pytest.raises(InputError, match="is a summary without samples"):
-        active.batch_bald(found, 2)
+        active.batch_bald(result, 2)
     pytest.importorskip("torchmetrics")
     uncertainty = metrics.torchmetric(lambda predictive, y: predictive.mutual_information.mean())
     with pytest.raises(InputError, match="is a summary without samples"):
-        uncertainty.update(found, torch.zeros(5))
+        uncertainty.update(result, torch.zeros(5))
 
 
 def test_tasks_are_added_up_each_by_itself():
     likelihood = bn.MultiTask({"depth": bn.HeteroscedasticGaussian(), "label": (bn.Categorical(), 3)})
     f = outputs(5)
-    whole, found = likelihood.predictive(f, WEIGHTS), added(likelihood, f, WEIGHTS)
-    torch.testing.assert_close(found["depth"].variance, whole["depth"].variance, **CLOSE)
-    torch.testing.assert_close(found["label"].entropy, whole["label"].entropy, **CLOSE)
+    whole, result = likelihood.predictive(f, WEIGHTS), added(likelihood, f, WEIGHTS)
+    torch.testing.assert_close(result["depth"].variance, whole["depth"].variance, **CLOSE)
+    torch.testing.assert_close(result["label"].entropy, whole["label"].entropy, **CLOSE)
     y = torch.ones(5, dtype=torch.long)
-    torch.testing.assert_close(found["label"].log_prob(y), whole["label"].log_prob(y), **CLOSE)
+    torch.testing.assert_close(result["label"].log_prob(y), whole["label"].log_prob(y), **CLOSE)
 
 
 def test_single_precision_stays_close_over_many_samples():
@@ -111,11 +111,11 @@ def test_single_precision_stays_close_over_many_samples():
     running = RunningSummary(2)
     for draw in f:
         running.add(slice(0, 2), bn.Categorical().predictive(draw[None]), 1.0)
-    found, whole = running.predictive(), bn.Categorical().predictive(f.double())
+    result, whole = running.predictive(), bn.Categorical().predictive(f.double())
     # Each of 400 additions rounds logarithms of about ln(12) by an epsilon, and what comes later shrinks it again.
     bound = 400**0.5 * math.log(12) * torch.finfo(torch.float32).eps
     for name in ("probs", "epistemic", "mutual_information"):
-        assert (getattr(found, name) - getattr(whole, name)).abs().max() < bound, name
+        assert (getattr(result, name) - getattr(whole, name)).abs().max() < bound, name
 
 
 def test_a_predictive_that_nobody_knows_has_no_summary():
