@@ -147,8 +147,10 @@ def drift_report() -> DriftReport:
         ColumnDrift("calm", "number", 0.5, (0.0, 0.0), False, (1.0, 1.1), 0.1, 1.0),
     )
     layers = tuple(LayerDrift(f"network.{i}", p, 0.3, 1.2) for i, p in ((1, 1e-7), (4, 0.2)))
-    found = TableDrift(1e-8, 60, columns, Drift(1e-8, 60, 3.0, layers), "", 0.05)
-    return DriftReport(f"{HOSTILE}.csv", HOSTILE, found, Provenance({"torch": "2"}, "a machine", "2026-01-01", "a & b"))
+    result = TableDrift(1e-8, 60, columns, Drift(1e-8, 60, 3.0, layers), "", 0.05)
+    return DriftReport(
+        f"{HOSTILE}.csv", HOSTILE, result, Provenance({"torch": "2"}, "a machine", "2026-01-01", "a & b")
+    )
 
 
 @pytest.fixture(scope="session")

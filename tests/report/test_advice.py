@@ -63,7 +63,7 @@ def some_tests() -> list[RegressionTest | ClassificationTest]:
 
 
 @pytest.fixture(scope="module")
-def found() -> dict[tuple[type, str, str], list[Verdict]]:
+def all_verdicts() -> dict[tuple[type, str, str], list[Verdict]]:
     """Real verdicts by task, topic and grade."""
     verdicts: dict[tuple[type, str, str], list[Verdict]] = {}
     for test in some_tests():
@@ -74,8 +74,8 @@ def found() -> dict[tuple[type, str, str], list[Verdict]]:
 
 @pytest.mark.parametrize("task", [RegressionTest, ClassificationTest])
 @pytest.mark.parametrize("grades", [*product(GRADES, repeat=3)], ids="-".join)
-def test_all_combinations_of_grades(found, task, grades):
-    choices = [found[task, topic, grade] for topic, grade in zip(TOPICS, grades, strict=True)]
+def test_all_combinations_of_grades(all_verdicts, task, grades):
+    choices = [all_verdicts[task, topic, grade] for topic, grade in zip(TOPICS, grades, strict=True)]
     for trio in product(*choices):
         grade, sentence = advice(trio)
         predicts, honest, _ = trio
@@ -105,8 +105,8 @@ def expected_grade(grades: tuple[str, ...]) -> str:
     return "good" if grades == ("good", "good", "good") else "fair"
 
 
-def test_questions_and_answers_are_plain(found):
-    questions = {verdict.question for verdicts in found.values() for verdict in verdicts}
+def test_questions_and_answers_are_plain(all_verdicts):
+    questions = {verdict.question for verdicts in all_verdicts.values() for verdict in verdicts}
     assert questions == {
         "Does it predict well?",
         "Are its error bars honest?",
@@ -114,7 +114,7 @@ def test_questions_and_answers_are_plain(found):
         "Are its probabilities honest?",
         "Does its uncertainty tell right answers from wrong ones?",
     }
-    for verdicts in found.values():
+    for verdicts in all_verdicts.values():
         for verdict in verdicts:
             assert (verdict.word == "Yes") == (verdict.grade == "good")
             assert (verdict.word == "No") == (verdict.grade == "poor")
@@ -122,11 +122,11 @@ def test_questions_and_answers_are_plain(found):
 
 def test_a_small_gain_of_the_predictions_is_called_small():
     test = small_gain(0.12)  # errors are 6 % smaller, and 400 rows are enough to be sure of that
-    found = three(test)
+    result = three(test)
     left = test.scores()["model"].rmse / test.scores()["training_mean"].rmse
     assert 0.9 < left < 1
-    assert (found[0].grade, found[0].word) == ("fair", "A little")
-    assert found[0].headline.endswith("This is a small gain.")
+    assert (result[0].grade, result[0].word) == ("fair", "A little")
+    assert result[0].headline.endswith("This is a small gain.")
     moderate = prediction(small_gain(0.4))
     assert (moderate.grade, moderate.word) == ("fair", "Partly")
     assert moderate.headline.endswith("This is a moderate gain.")
@@ -136,7 +136,7 @@ def test_a_small_gain_of_the_predictions_is_called_small():
     classes = prediction(ClassificationTest(y, probs, np.ones(1000), None, ("a", "b"), np.array([0.6, 0.4])))
     assert (classes.grade, classes.word) == ("fair", "A little")
     assert "It avoids 2 % of that baseline’s mistakes, which is a small gain." in classes.headline
-    assert "it predicts only a little better than always answering the average" in advice(found)[1].lower()
+    assert "it predicts only a little better than always answering the average" in advice(result)[1].lower()
 
 
 def test_a_small_gain_of_the_error_bars_is_called_small():
@@ -149,13 +149,13 @@ def test_a_small_gain_of_the_error_bars_is_called_small():
     )
     reach = 1.6448536269514722 * std
     test = replace(test, lower=mean - reach, upper=mean + reach, constant_std=1.02)
-    found = three(test)
+    result = three(test)
     gain = 1 - test.crps_points().mean() / test.constant_crps_points().mean()
     assert 0 < gain < 0.03
-    assert (found[2].grade, found[2].word) == ("fair", "A little")
-    assert "recover only" in found[2].headline
-    assert found[2].scale.start > found[2].scale.place
-    grade, sentence = advice(found)
+    assert (result[2].grade, result[2].word) == ("fair", "A little")
+    assert "recover only" in result[2].headline
+    assert result[2].scale.start > result[2].scale.place
+    grade, sentence = advice(result)
     assert grade == "fair"
     assert sentence.endswith("but they tell only a little about which rows are hard.")
 
@@ -175,15 +175,15 @@ def test_a_crps_gain_of_two_percent_is_small_even_if_little_more_is_possible():
 
 
 def test_error_bars_of_the_wrong_width_may_still_rank_rows():
-    found = three(regression_test(rows=400, scale=2.5))[2]
-    assert (found.grade, found.word) == ("fair", "Partly")
-    assert found.headline.startswith(
+    result = three(regression_test(rows=400, scale=2.5))[2]
+    assert (result.grade, result.word) == ("fair", "Partly")
+    assert result.headline.startswith(
         "Error bars that differ by row rank rows from easy to hard. But their width is wrong"
     )
 
 
 def rare(hits: int) -> ClassificationTest:
-    """960 rows of one class, and 40 of another, of which some are found."""
+    """960 rows of one class, and 40 of another, of which some are all_verdicts."""
     y = np.repeat([0, 1], [960, 40])
     label = np.where(np.arange(1000) < 960 + 40 - hits, 0, 1)
     probs = np.where(np.eye(2)[label] > 0, 0.97, 0.03)
@@ -197,18 +197,18 @@ def test_a_rare_class():
         (12, "Partly", "It finds 12 of 40 rows of “fraud”, which is rare."),
         (0, "No", "It finds no row of “fraud” (0 of 40)."),
     ):
-        found = prediction(rare(hits))
-        assert found.word == word
-        assert "always answering “ok” is right on 96 %" in found.headline
-        assert found.headline.endswith(said)
+        result = prediction(rare(hits))
+        assert result.word == word
+        assert "always answering “ok” is right on 96 %" in result.headline
+        assert result.headline.endswith(said)
 
 
 def test_probabilities_of_a_rare_class_can_be_good_although_answers_are_not():
     # Rows of “fraud” have 45 %, others 2 %: every answer is “ok”, but the probabilities tell the classes apart.
     test = rare(0)
     fraud = np.where(test.y == 1, 0.45, 0.02)
-    found = prediction(replace(test, probs=np.stack([1 - fraud, fraud], 1)))
-    assert (found.grade, found.word) == ("fair", "Partly")
+    result = prediction(replace(test, probs=np.stack([1 - fraud, fraud], 1)))
+    assert (result.grade, result.word) == ("fair", "Partly")
     # Mean squared errors: 0.04 * 0.55² + 0.96 * 0.02² = 0.0125, against 0.04 * 0.96² + 0.96 * 0.04² = 0.0384.
-    assert "squared error (Brier) is 67 % smaller than that of the class frequencies." in found.headline
-    assert found.headline.endswith("It finds no row of “fraud” (0 of 40).")
+    assert "squared error (Brier) is 67 % smaller than that of the class frequencies." in result.headline
+    assert result.headline.endswith("It finds no row of “fraud” (0 of 40).")

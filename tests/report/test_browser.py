@@ -112,10 +112,10 @@ def test_sorting_texts_and_missing_values(visit):
     for _ in range(2):
         table.nth(size).get_by_role("button").click()
         values = [text.splitlines()[0].removeprefix("▲").strip() for text in shown(page, size + 1)]
-        known = [value for value in values if value != "–"]
-        assert values == known + ["–"] * (len(values) - len(known))  # what is missing stays last, both ways
-        assert len(known) < len(values)
-    values = [float(re.match(r"−?[\d.]+", value)[0].replace("−", "-")) for value in known]
+        numbers = [value for value in values if value != "–"]
+        assert values == numbers + ["–"] * (len(values) - len(numbers))  # what is missing stays last, both ways
+        assert len(numbers) < len(values)
+    values = [float(re.match(r"−?[\d.]+", value)[0].replace("−", "-")) for value in numbers]
     assert values == sorted(values, reverse=True)
 
 
@@ -145,11 +145,11 @@ def test_searching(visit):
     everything = len(shown(page, 1))
     assert everything == 150
     page.get_by_label("Search").fill("aachen unusual")
-    found = len(shown(page, 1))
-    assert 0 < found < everything
+    result = len(shown(page, 1))
+    assert 0 < result < everything
     rows = page.locator("#uncertain tbody tr:visible").all_inner_texts()
     assert all("Aachen" in row and "unusual" in row for row in rows)
-    assert page.get_by_role("status").inner_text() == f"{found} of 150 rows"
+    assert page.get_by_role("status").inner_text() == f"{result} of 150 rows"
     page.get_by_label("Search").fill("no such row")
     assert shown(page, 1) == []
     page.get_by_label("Search").fill("")
@@ -202,12 +202,12 @@ def test_printing(visit, kind):
 
 def test_a_threshold_of_uncertainty_can_be_dragged(visit):
     page = visit("maps")
-    for level, checked, found in ((255, "0.0 %", "0.0 %"), (100, "50.0 %", "100.0 %"), (0, "75.0 %", "100.0 %")):
+    for level, checked, result in ((255, "0.0 %", "0.0 %"), (100, "50.0 %", "100.0 %"), (0, "75.0 %", "100.0 %")):
         page.locator("#threshold").fill(str(level))
         playwright.expect(page.locator("#summary")).to_have_attribute("data-level", str(level))
         told = page.inner_text("#summary")
-        assert f"check {checked} of all pixels and find {found} of the mistakes." in told
-        assert page.inner_text(".note") == f". Pixels to check: {checked}, with {found} of its mistakes"
+        assert f"check {checked} of all pixels and find {result} of the mistakes." in told
+        assert page.inner_text(".note") == f". Pixels to check: {checked}, with {result} of its mistakes"
     page.locator("#threshold").fill("200")
     playwright.expect(page.locator("#summary")).to_have_attribute("data-level", "200")
     colours = page.evaluate(

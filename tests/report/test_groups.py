@@ -31,17 +31,17 @@ def with_coverage(shares: list[float], rows: int = 31) -> RegressionTest:
 
 
 def test_honest_on_average_but_not_in_the_more_uncertain_half():
-    found = honesty(with_coverage([1.0, 0.74]))
-    assert (found.grade, found.word) == ("fair", "Partly")
-    assert found.headline == (
+    result = honesty(with_coverage([1.0, 0.74]))
+    assert (result.grade, result.word) == ("fair", "Partly")
+    assert result.headline == (
         "On average yes: 90 % intervals contain 87 % of the 62 held-out rows. But in the more uncertain half they "
         "contain only 74 %."
     )
     assert (
-        "1 of 2 groups of rows, from small to large error bars, deviates by more than chance explains." in found.detail
+        "1 of 2 groups of rows, from small to large error bars, deviates by more than chance explains." in result.detail
     )
-    assert found.clause == "its error bars are too narrow in the more uncertain half"
-    assert found.next_step.startswith("Expect larger errors than the error bars say in the more uncertain half.")
+    assert result.clause == "its error bars are too narrow in the more uncertain half"
+    assert result.next_step.startswith("Expect larger errors than the error bars say in the more uncertain half.")
 
 
 # All 500 rows of a group inside is significant: 0.9**500 is nearly 0. The others make up for it. 10,000 rows of a group
@@ -162,7 +162,7 @@ def test_probabilities_that_are_too_high_in_a_group():
     first = np.where(right, confidence, 1 - confidence)
     entropy = np.repeat([0.2, 0.6], 200)
     test = ClassificationTest(y, np.stack([first, 1 - first], 1), entropy, None, ("a", "b"), np.array([0.5, 0.5]))
-    found = honesty(test)
-    assert (found.grade, found.word) == ("fair", "Partly")
-    assert "But where it is about 75 % confident, it is right on only 65 % of 200 rows." in found.headline
-    assert found.clause == "its probabilities are too high where it is about 75 % confident"
+    result = honesty(test)
+    assert (result.grade, result.word) == ("fair", "Partly")
+    assert "But where it is about 75 % confident, it is right on only 65 % of 200 rows." in result.headline
+    assert result.clause == "its probabilities are too high where it is about 75 % confident"

@@ -21,11 +21,11 @@ def curve(share: float, error: float = 9.0, guess: float = 100.0, measure="RMSE"
 
 
 def test_what_twice_the_rows_bring():
-    found = curve(0.5)
-    assert found.at(1) == pytest.approx(3.0)
-    assert found.at(2) == pytest.approx(math.sqrt(4.5 + 4.5 * 2**-0.75))
-    assert found.at(1e12) == pytest.approx(math.sqrt(4.5), rel=1e-4)
-    assert found.shown(found.floor) == pytest.approx(math.sqrt(4.5))
+    result = curve(0.5)
+    assert result.at(1) == pytest.approx(3.0)
+    assert result.at(2) == pytest.approx(math.sqrt(4.5 + 4.5 * 2**-0.75))
+    assert result.at(1e12) == pytest.approx(math.sqrt(4.5), rel=1e-4)
+    assert result.shown(result.floor) == pytest.approx(math.sqrt(4.5))
     brier = curve(0.5, 0.2, 0.6, "Brier")
     assert brier.at(2) == pytest.approx(0.1 + 0.1 * 2**-0.75)
 
@@ -46,8 +46,8 @@ def test_where_more_rows_help():
 
 
 def test_where_more_rows_hardly_help_or_nothing_else_does():
-    def words(found):
-        return more_rows_words(report_of(regression_test(), curve=found))
+    def words(result):
+        return more_rows_words(report_of(regression_test(), curve=result))
 
     assert "noise" not in words(curve(1.0))
     assert "We see no lower limit yet: the error should keep falling with more rows." in words(curve(1.0))
@@ -81,8 +81,8 @@ def test_the_next_step_agrees(share):
 @pytest.mark.parametrize("make", [regression_test, classification_test])
 def test_the_page_shows_it_where_there_is_one(monkeypatch, make):
     monkeypatch.setattr("bayesnorm.report.page.pictures", lambda _: ())  # those of other sections take long
-    found = curve(0.5) if make is regression_test else curve(0.5, 0.2, 0.6, "Brier")
-    page = render(report_of(make(), curve=found))
+    result = curve(0.5) if make is regression_test else curve(0.5, 0.2, 0.6, "Brier")
+    page = render(report_of(make(), curve=result))
     assert "Would more rows help?" in page
     assert "More rows would lower the error" in page
     assert ("typical error" if make is regression_test else "squared error (Brier)") in page

@@ -44,10 +44,10 @@ class Outline(HTMLParser):
 
 
 def outline(page):
-    found = Outline()
-    found.feed(page)
-    assert not found.open
-    return found.tags
+    result = Outline()
+    result.feed(page)
+    assert not result.open
+    return result.tags
 
 
 @pytest.fixture(params=SECTIONS)

@@ -85,10 +85,10 @@ def test_a_class_that_training_never_saw_costs_the_guess_much_but_not_everything
 def test_chance_makes_an_honest_model_score_the_ece_that_is_said(make_classification):
     # Labels of the test come from its probabilities, so that its own ECE is one more draw of what is averaged.
     tests = [make_classification(rows=400, seed=seed) for seed in range(12)]
-    found = np.array([test.scores()["model"].ece for test in tests])
+    result = np.array([test.scores()["model"].ece for test in tests])
     expected = np.array([test.ece_by_chance() for test in tests])
-    error = (found - expected).std(ddof=1) / len(tests) ** 0.5
-    assert abs((found - expected).mean()) < 3.5 * error
+    error = (result - expected).std(ddof=1) / len(tests) ** 0.5
+    assert abs((result - expected).mean()) < 3.5 * error
     assert expected.max() < 0.06
 
 

@@ -25,8 +25,8 @@ def reasons(regression_report):
 
 def texts(picture):
     """The words of a picture, in their order."""
-    found = re.findall(r"<text[^>]*>([^<]*)</text>", picture.svg)
-    return [text.strip().replace("&lt;", "<").replace("&gt;", ">") for text in found]
+    matches = re.findall(r"<text[^>]*>([^<]*)</text>", picture.svg)
+    return [text.strip().replace("&lt;", "<").replace("&gt;", ">") for text in matches]
 
 
 def test_a_page_without_reasons_has_no_such_section(pages):

@@ -31,10 +31,10 @@ def test_honest_informed_models(make_report, make_regression, make_classificatio
     assert f"{int(report.test.right.sum())} of 150" in answers(report)["honesty"].detail
     report = make_report(make_regression())
     assert levels(report) == ["good", "good", "good"]
-    found = answers(report)
-    assert f"{int(report.test.inside.sum())} of 150" in found["honesty"].detail
+    result = answers(report)
+    assert f"{int(report.test.inside.sum())} of 150" in result["honesty"].detail
     share = report.test.scores()["model"].normalised_crps
-    assert f"recover {share:.0f} % of the possible gain over one constant error bar" in found["usefulness"].headline
+    assert f"recover {share:.0f} % of the possible gain over one constant error bar" in result["usefulness"].headline
     assert advice(verdicts(report))[0] == "good"
 
 
@@ -105,9 +105,9 @@ def test_a_classifier_that_always_names_the_most_common_class(make_report):
     probs = np.tile([0.7, 0.3], (100, 1))
     uncertainty = np.random.default_rng(0).random(100)
     test = ClassificationTest(y, probs, uncertainty, None, ("a", "b"), np.array([0.7, 0.3]))
-    found = answers(make_report(test))
-    assert found["prediction"].grade == "poor"
-    assert found["honesty"].grade == "good"  # 70 % sure and 70 % right
+    result = answers(make_report(test))
+    assert result["prediction"].grade == "poor"
+    assert result["honesty"].grade == "good"  # 70 % sure and 70 % right
 
 
 def test_the_order_of_mistakes_is_twice_auroc_less_one():
@@ -151,14 +151,14 @@ def test_standard_errors_from_zero_are_students(rows, ratio):
 def test_three_rows_prove_little(make_report, make_regression):
     """Three errors that happen to suit their bars are more than two standard errors better than one bar for all."""
     test = make_regression(rows=3)
-    own, same = test.std, np.full(3, 3 * test.std.max())
-    report = make_report(dataclasses.replace(test, y=test.mean + own * [0.3, -0.6, 1.1], constant_std=same[0]))
+    narrow, same = test.std, np.full(3, 3 * test.std.max())
+    report = make_report(dataclasses.replace(test, y=test.mean + narrow * [0.3, -0.6, 1.1], constant_std=same[0]))
     gain = report.test.constant_crps_points() - report.test.crps_points()
     assert gain.mean() > 2 * gain.std(ddof=1) / np.sqrt(3)
     assert report.test.scores()["model"].normalised_crps > 50
-    found = answers(report)["usefulness"]
-    assert found.grade == "fair"
-    assert "which may be chance" in found.headline
+    result = answers(report)["usefulness"]
+    assert result.grade == "fair"
+    assert "which may be chance" in result.headline
 
 
 def test_columns_that_give_the_target_away_stand_above_all(make_report, make_regression, monkeypatch):
@@ -178,20 +178,20 @@ def test_columns_that_give_the_target_away_stand_above_all(make_report, make_reg
 def test_few_rows_are_a_reason_of_their_own(make_report, make_regression, make_classification):
     test = make_regression(rows=6)
     test = dataclasses.replace(test, mean=0.9 * test.train_mean + 0.1 * test.y)
-    found = answers(make_report(test))["prediction"]
-    assert (found.grade, found.word) == ("fair", "Unclear")
+    result = answers(make_report(test))["prediction"]
+    assert (result.grade, result.word) == ("fair", "Unclear")
     assert (
-        found.headline == "6 held-out rows are too few to tell whether it is better than always answering the average."
+        result.headline == "6 held-out rows are too few to tell whether it is better than always answering the average."
     )
-    assert found.next_step == "First collect more rows with a known price <i>."
+    assert result.next_step == "First collect more rows with a known price <i>."
     assert "6 held-out rows are too few to tell whether it predicts better" in advice(verdicts(make_report(test)))[1]
     test = make_classification(rows=6)
     right = test.majority == test.y
     probs = np.where(right[:, None], np.eye(3)[test.y], np.eye(3)[test.majority])
     wrong = int((~right).argmax())
     probs[wrong] = np.eye(3)[test.y[wrong]]  # one row better than the guess
-    found = answers(make_report(dataclasses.replace(test, probs=probs)))["prediction"]
-    assert (found.grade, "6 held-out rows are too few to tell whether" in found.headline) == ("fair", True)
+    result = answers(make_report(dataclasses.replace(test, probs=probs)))["prediction"]
+    assert (result.grade, "6 held-out rows are too few to tell whether" in result.headline) == ("fair", True)
 
 
 def test_a_class_that_is_never_found_is_said(make_report):
@@ -199,10 +199,10 @@ def test_a_class_that_is_never_found_is_said(make_report):
     probs = np.eye(3)[np.where(y == 2, 0, y)] * 0.97 + 0.01
     test = ClassificationTest(y, probs, np.linspace(0, 1, 120), None, ("a", "b", "rare"), np.array([0.5, 0.4, 0.1]))
     report = make_report(test)
-    found = answers(report)["prediction"]
-    assert found.grade == "fair"
-    assert found.headline.endswith("It finds no row of “rare” (0 of 5).")
-    assert found.next_step == "Collect more rows of “rare”, or add columns that separate them from the other rows."
+    result = answers(report)["prediction"]
+    assert result.grade == "fair"
+    assert result.headline.endswith("It finds no row of “rare” (0 of 5).")
+    assert result.next_step == "Collect more rows of “rare”, or add columns that separate them from the other rows."
     assert "it finds no row of “rare”" in advice(verdicts(report))[1]
 
 
