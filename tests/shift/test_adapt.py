@@ -30,8 +30,8 @@ def test_at_full_strength_a_batch_gives_the_network_that_normalises_by_it():
     trained[9].eval()  # dropout
     with torch.no_grad():
         expected = trained(x)
-        found = bn.adapted_network(bn.adapt(posterior, x, strength=1.0))(x)
-    torch.testing.assert_close(found, expected, rtol=1e-4, atol=1e-5)
+        result = bn.adapted_network(bn.adapt(posterior, x, strength=1.0))(x)
+    torch.testing.assert_close(result, expected, rtol=1e-4, atol=1e-5)
 
 
 @pytest.mark.parametrize("strength", [0.0, None])
@@ -84,8 +84,8 @@ def test_few_rows_leave_more_uncertainty_than_many():
     few, many = bn.adapt(fitted(), x[:8]), bn.adapt(fitted(), x)
     spread = [posterior.fluctuations.deviations.square().mean() for posterior in (many, few)]
     assert fitted().fluctuations.deviations.square().mean() < spread[0] < spread[1]
-    own = fitted().training_batches.parts.spread(few.adaptation.strength) * few.adaptation.noise
-    exact = few.training_batches.variance.double() + own
+    expected = fitted().training_batches.parts.spread(few.adaptation.strength) * few.adaptation.noise
+    exact = few.training_batches.variance.double() + expected
     ratio = few.fluctuations.deviations.double().square().sum(0) / (len(few.fluctuations.deviations) - 1) / exact
     torch.testing.assert_close(ratio, torch.ones_like(ratio), rtol=1e-3, atol=1e-3)
 
@@ -162,8 +162,8 @@ def test_the_probability_of_a_drift_is_the_integral_over_its_scale(channels, dis
 def test_the_probability_of_a_drift_has_no_bounds_of_size():
     assert drift_probability(1e9, 1e6) == 1
     assert 0 <= drift_probability(1e-9, 1e6) < 1e-3
-    found = [drift_probability(distance, 100.0) for distance in (0.5, 1, 1.5, 2, 5, 50)]
-    assert found == sorted(found)
+    results = [drift_probability(distance, 100.0) for distance in (0.5, 1, 1.5, 2, 5, 50)]
+    assert results == sorted(results)
 
 
 def test_images_adapt_by_their_channels(snapshot):

@@ -25,10 +25,10 @@ METHODS = [(bn.MCBN, {}), (bn.StochasticBN, {}), (bn.GaussianBN, {}), (bn.Gaussi
 def test_rows_like_those_of_training_ring_as_often_as_the_level_says(size, states):
     posterior, batches = fitted(states=states), 240
     assert posterior.training_batches.counts[-1] == states
-    found = [bn.drift(posterior, part).p_value for part in fresh(size * batches, 7).split(size)]
+    results = [bn.drift(posterior, part).p_value for part in fresh(size * batches, 7).split(size)]
     # Three standard errors above 7 per cent: the level, and that one posterior's own reference is a sample too.
-    assert np.mean(np.array(found) < 0.05) < 0.07 + 3 * np.sqrt(0.05 * 0.95 / batches)
-    assert 0.2 < np.mean(np.array(found) < 0.5) < 0.75
+    assert np.mean(np.array(results) < 0.05) < 0.07 + 3 * np.sqrt(0.05 * 0.95 / batches)
+    assert 0.2 < np.mean(np.array(results) < 0.5) < 0.75
 
 
 @pytest.mark.parametrize(("method", "options"), METHODS)
@@ -37,21 +37,21 @@ def test_every_method_sees_rows_from_elsewhere_and_the_layer_where_they_differ(m
     x = fresh(32, 3)
     assert bn.drift(posterior, x).p_value > 0.01
     x[:, 0] += 2
-    found = bn.drift(posterior, x)
-    assert found.p_value < 1e-4
-    assert found.first_layer == "1"
-    assert found.rows == 32
-    assert [layer.name for layer in found.layers] == ["1", "4", "7"]
-    assert "differ from the training distribution (p < 0.001)" in found.summary()
-    assert "First layer that differs: 1." in found.summary()
+    comparison = bn.drift(posterior, x)
+    assert comparison.p_value < 1e-4
+    assert comparison.first_layer == "1"
+    assert comparison.rows == 32
+    assert [layer.name for layer in comparison.layers] == ["1", "4", "7"]
+    assert "differ from the training distribution (p < 0.001)" in comparison.summary()
+    assert "First layer that differs: 1." in comparison.summary()
 
 
 def test_a_change_that_later_layers_normalise_away_is_seen_at_the_first():
     # A change of scale is gone after the first batch-norm layer, so most layers see nothing.
-    found = bn.drift(fitted(), fresh(64, 4) * 3)
-    assert found.p_value < 1e-6
-    assert found.first_layer == "1"
-    assert found.layers[0].spread_ratio == pytest.approx(3, rel=0.15)
+    comparison = bn.drift(fitted(), fresh(64, 4) * 3)
+    assert comparison.p_value < 1e-6
+    assert comparison.first_layer == "1"
+    assert comparison.layers[0].spread_ratio == pytest.approx(3, rel=0.15)
     assert bn.drift(fitted(), fresh(64, 4)).first_layer is None
 
 
@@ -76,9 +76,9 @@ def test_more_rows_than_a_batch_are_compared_in_groups_and_see_smaller_shifts():
 
 
 def test_one_row_of_a_dense_network_has_means_only():
-    found = bn.drift(fitted(), fresh(1, 6))
-    assert 0 < found.p_value <= 1
-    assert all(layer.spread_ratio == 1 for layer in found.layers)
+    comparison = bn.drift(fitted(), fresh(1, 6))
+    assert 0 < comparison.p_value <= 1
+    assert all(layer.spread_ratio == 1 for layer in comparison.layers)
     assert bn.drift(fitted(), torch.full((1, INPUTS), 40.0)).p_value < 1e-3
 
 
@@ -88,13 +88,13 @@ def test_combined_posteriors_ensembles_and_loaded_ones(tmp_path):
     both = bn.combine(posterior, bn.MCDropout().fit(network(), None, bn.Gaussian()))
     assert bn.drift(both, x).p_value == expected.p_value
     ensemble = bn.ensemble([posterior, fitted(bn.StochasticBN)], bn.Gaussian())
-    found = bn.drift(ensemble, x)
-    assert [member.p_value for member in found.members] == [
+    comparison = bn.drift(ensemble, x)
+    assert [member.p_value for member in comparison.members] == [
         expected.p_value,
         bn.drift(fitted(bn.StochasticBN), x).p_value,
     ]
-    low, high = sorted(member.p_value for member in found.members)
-    assert low * 0.99 <= found.p_value <= high * 1.01
+    low, high = sorted(member.p_value for member in comparison.members)
+    assert low * 0.99 <= comparison.p_value <= high * 1.01
     posterior.save(tmp_path / "posterior")
     loaded = bn.load(tmp_path / "posterior", network())
     assert bn.drift(loaded, x).p_value == expected.p_value

@@ -16,15 +16,15 @@ from .conftest import fitted, fresh
 
 def alarms(p_values: np.ndarray, monkeypatch: pytest.MonkeyPatch) -> list[int | None]:
     """At which batch every stream of p-values, (streams, batches), rings."""
-    found = []
+    results = []
     for seed, stream in enumerate(p_values):
         values = iter(stream)
         monkeypatch.setattr(module, "drift", lambda *_: Drift(next(values), 4, 1.0, ()))  # noqa: B023
         watch = DriftMonitor(fitted(), seed=seed)
         for _ in stream:
             watch.update(None)
-        found.append(watch.alarm)
-    return found
+        results.append(watch.alarm)
+    return results
 
 
 @pytest.mark.parametrize("power", [1.0, pytest.param(1.1, marks=takes_long)])
@@ -38,8 +38,8 @@ def test_streams_without_drift_hardly_ever_ring(power, monkeypatch):
 def test_a_drift_rings_soon_after_it_begins_also_late_in_a_stream(monkeypatch):
     p_values = np.random.default_rng(1).random((20, 240))
     p_values[:, 200:] = 1e-6
-    found = alarms(p_values, monkeypatch)
-    assert all(alarm is not None and 200 < alarm <= 208 for alarm in found)
+    result = alarms(p_values, monkeypatch)
+    assert all(alarm is not None and 200 < alarm <= 208 for alarm in result)
 
 
 def test_batches_of_any_size_and_a_saved_state_that_goes_on(tmp_path):
@@ -47,7 +47,7 @@ def test_batches_of_any_size_and_a_saved_state_that_goes_on(tmp_path):
     batches = list(fresh(sum(sizes), 4).split(sizes)) + [part * 3 for part in fresh(64, 5).split(16)]
     whole = DriftMonitor(fitted(), level=0.05, seed=3)
     expected = [whole.update(batch) for batch in batches]
-    assert not any(each.alarm for each in expected[:5])
+    assert not any(check.alarm for check in expected[:5])
     assert expected[-1].alarm
     assert whole.alarm is not None
     assert whole.batches == 9

@@ -20,8 +20,8 @@ def test_tails_of_logarithms_skewed_to_the_left_are_those_of_gamma_variables():
     shape = (1 + np.sqrt(1 + 2 * std**2)) / (2 * std**2)
     logs = scipy.stats.loggamma(shape).ppf([0.05, 0.5, 0.9, 0.99])
     mean = scipy.special.digamma(shape)
-    found = _log_tail(logs, np.full(4, mean), np.full(4, std), np.full(4, -0.3), count)
-    np.testing.assert_allclose(found, [0.95, 0.5, 0.1, 0.01], rtol=1e-4)
+    result = _log_tail(logs, np.full(4, mean), np.full(4, std), np.full(4, -0.3), count)
+    np.testing.assert_allclose(result, [0.95, 0.5, 0.1, 0.01], rtol=1e-4)
 
 
 def test_few_batches_make_far_distances_less_strange():
