@@ -57,9 +57,9 @@ def test_what_was_chosen(blobs, quick):
     held_out = selection.out_of_fold
     assert (held_out.target == np.arange(120) % 3).all()
     # the same networks on the same rows: ranked at the best of some temperatures, and kept at the best of all
-    kept = float(nll(held_out.predictive, held_out.target))
-    assert kept == pytest.approx(selection.chosen.score, rel=0.02)
-    assert kept <= selection.chosen.score + 1e-6
+    held_out_nll = float(nll(held_out.predictive, held_out.target))
+    assert held_out_nll == pytest.approx(selection.chosen.score, rel=0.02)
+    assert held_out_nll <= selection.chosen.score + 1e-6
     assert float(nll(held_out.predictive, held_out.target)) < np.log(3)
 
 

@@ -20,9 +20,9 @@ DRAWS = 500
 def test_one_member_is_split_conformal():
     generator = np.random.default_rng(0)
     mean, std, y = generator.normal(size=39), np.exp(generator.normal(size=39)), generator.normal(size=39)
-    found = ConformalScores.fit([mean], [std], [y])
+    posterior = ConformalScores.fit([mean], [std], [y])
     new, scale = np.array([[0.3, -2.0]]), np.array([[1.5, 0.2]])
-    lower, upper = found.interval(new, scale, 0.8)
+    lower, upper = posterior.interval(new, scale, 0.8)
     scores = np.sort((y - mean) / std)
     # 39 scores cut the line into 40 parts of the same probability: four on either side are left out.
     np.testing.assert_allclose(lower, (new + scale * scores[4 - 1])[0])
@@ -34,20 +34,20 @@ def test_several_members_are_order_statistics_of_all_their_moved_predictions(lev
     generator = np.random.default_rng(1)
     sizes, rows = [7, 8, 6], 5
     parts = [[generator.normal(size=n) for n in sizes] for _ in range(3)]
-    parts[1] = [np.exp(own) for own in parts[1]]
-    found = ConformalScores.fit(*parts)
-    assert found.rows == 21
+    parts[1] = [np.exp(part) for part in parts[1]]
+    posterior = ConformalScores.fit(*parts)
+    assert posterior.rows == 21
     mean, std = generator.normal(size=(3, rows)), np.exp(generator.normal(size=(3, rows)))
-    lower, upper = found.interval(mean, std, level)
+    lower, upper = posterior.interval(mean, std, level)
     for row in range(rows):
-        moved = np.sort(np.concatenate([mean[k, row] + std[k, row] * found.scores[k] for k in range(3)]))
+        moved = np.sort(np.concatenate([mean[k, row] + std[k, row] * posterior.scores[k] for k in range(3)]))
         tail = (1 - level) / 2
         low, high = math.floor(round(tail * 22, 6)), math.ceil(round((1 - tail) * 22, 6))
         assert lower[row] == pytest.approx(moved[low - 1])
         assert upper[row] == pytest.approx(moved[high - 1])
     # y lies within just where the share of values below it does
     y = generator.normal(size=rows)
-    share = found.cdf(mean, std, y)
+    share = posterior.cdf(mean, std, y)
     assert ((share >= 0) & (share < 1)).all()
     np.testing.assert_array_equal(share * 22 + 1e-9 >= low, y >= lower)
 
@@ -75,18 +75,18 @@ def test_members_of_folds_are_mapies_cross_conformal_regressor(level):
     parts = list(folds.split(x))
     members = [LinearRegression().fit(x[learned], y[learned]) for learned, _ in parts]
     said = [member.predict(x[asked]) for member, (_, asked) in zip(members, parts, strict=True)]
-    found = ConformalScores.fit(said, [np.ones_like(own) for own in said], [y[asked] for _, asked in parts])
+    posterior = ConformalScores.fit(said, [np.ones_like(part) for part in said], [y[asked] for _, asked in parts])
     mean = np.stack([member.predict(new) for member in members])
-    ours = found.interval(mean, np.ones_like(mean), level)
+    ours = posterior.interval(mean, np.ones_like(mean), level)
     np.testing.assert_allclose(np.stack(ours, 1), theirs[:, :, 0])
 
 
 def test_too_few_scores_have_no_end():
-    found = ConformalScores.fit([np.zeros(9)], [np.ones(9)], [np.arange(9.0)])
-    lower, upper = found.interval(np.zeros((1, 2)), np.ones((1, 2)), 0.9)
+    posterior = ConformalScores.fit([np.zeros(9)], [np.ones(9)], [np.arange(9.0)])
+    lower, upper = posterior.interval(np.zeros((1, 2)), np.ones((1, 2)), 0.9)
     assert (lower == -np.inf).all()
     assert (upper == np.inf).all()
-    lower, upper = found.interval(np.zeros((1, 2)), np.ones((1, 2)), 0.8)
+    lower, upper = posterior.interval(np.zeros((1, 2)), np.ones((1, 2)), 0.8)
     assert lower.tolist() == pytest.approx([0.0, 0.0])
     assert upper.tolist() == pytest.approx([8.0, 8.0])
 
@@ -106,19 +106,21 @@ def covered(generator, folds, level):
     y = 2 * np.abs(x) + generator.exponential(size=rows + 1) * (1.2 + x)  # lopsided noise that grows with x
     parts = np.array_split(np.arange(rows), folds or 2)
     asked = parts if folds else parts[:1]  # of a split, only one half is held out
-    members = [least_squares(x[others], y[others]) for others in (np.setdiff1d(np.arange(rows), own) for own in asked)]
-    said = [member(x[own]) for member, own in zip(members, asked, strict=True)]
-    found = ConformalScores.fit([m for m, _ in said], [s for _, s in said], [y[own] for own in asked])
+    members = [
+        least_squares(x[others], y[others]) for others in (np.setdiff1d(np.arange(rows), fold) for fold in asked)
+    ]
+    said = [member(x[fold]) for member, fold in zip(members, asked, strict=True)]
+    posterior = ConformalScores.fit([m for m, _ in said], [s for _, s in said], [y[fold] for fold in asked])
     mean, std = (np.array(part) for part in zip(*(member(x[rows:]) for member in members), strict=True))
-    lower, upper = found.interval(mean, std, level)
+    lower, upper = posterior.interval(mean, std, level)
     return lower[0] <= y[rows] <= upper[0], upper[0] - lower[0]
 
 
 @pytest.mark.parametrize("folds", [0, 5], ids=["split", "folds"])
 def test_new_targets_lie_within_as_often_as_guaranteed(folds):
     level, generator = 0.8, np.random.default_rng(2)
-    found = [covered(generator, folds, level) for _ in range(DRAWS)]
-    share = np.mean([inside for inside, _ in found])
+    results = [covered(generator, folds, level) for _ in range(DRAWS)]
+    share = np.mean([inside for inside, _ in results])
     error = np.sqrt(level * (1 - level) / DRAWS)
     # A split promises `level`; folds promise 1 - 2 a less a little, and give about `level` in practice.
     assert share >= level - 3 * error
@@ -126,7 +128,7 @@ def test_new_targets_lie_within_as_often_as_guaranteed(folds):
     assert promised <= level
     # ... and not because intervals are endless: 20 scores leave out at most 2/21 more than they should.
     assert share <= level + 2 / 21 + 3 * error
-    assert all(np.isfinite(width) for _, width in found)
+    assert all(np.isfinite(width) for _, width in results)
 
 
 def lopsided(rows, seed):

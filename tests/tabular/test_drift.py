@@ -54,8 +54,8 @@ def plain():
     return fitted("dropout")
 
 
-def moved(found):
-    return {column.name for column in found.moved}
+def moved(result):
+    return {column.name for column in result.moved}
 
 
 @pytest.mark.parametrize(
@@ -68,11 +68,11 @@ def moved(found):
     ],
 )
 def test_the_column_that_moved_is_named(model, change, column):
-    found = model.drift(table(60, 1, **change))
-    assert found.drifted
-    assert moved(found) == {column}
-    assert found.rows == 60
-    assert found.network is not None
+    comparison = model.drift(table(60, 1, **change))
+    assert comparison.drifted
+    assert moved(comparison) == {column}
+    assert comparison.rows == 60
+    assert comparison.network is not None
 
 
 def test_how_far(model):
@@ -91,24 +91,28 @@ def test_how_far(model):
 
 
 def test_rows_of_the_same_world_alarm_rarely(plain):
-    found = [plain.drift(table(n, 1000 + k)) for n in (1, 5, 30) for k in range(40)]
-    assert sum(each.drifted for each in found) <= 13  # 6 expected at most; more than 13 have a chance of .3 %
-    assert all(each.drifted == bool(each.moved) for each in found)  # with columns alone, one is the other
+    results = [plain.drift(table(n, 1000 + k)) for n in (1, 5, 30) for k in range(40)]
+    assert (
+        sum(comparison.drifted for comparison in results) <= 13
+    )  # 6 expected at most; more than 13 have a chance of .3 %
+    assert all(
+        comparison.drifted == bool(comparison.moved) for comparison in results
+    )  # with columns alone, one is the other
 
 
 def test_columns_and_network_share_one_false_alarm(model):
-    found = [model.drift(table(30, 2000 + k)) for k in range(80)]
-    assert sum(each.drifted for each in found) <= 10
-    assert not any(each.moved and not each.drifted for each in found)
+    results = [model.drift(table(30, 2000 + k)) for k in range(80)]
+    assert sum(comparison.drifted for comparison in results) <= 10
+    assert not any(comparison.moved and not comparison.drifted for comparison in results)
 
 
 def test_names_that_never_repeat_do_not_count_as_moved():
     ids = [f"{number:05}" for number in range(600)]
     column = CategoricalColumn.fit("id", np.array(ids[:300], dtype=object))
-    known = CategoryCounts.fit(np.array(ids[:300], dtype=object))
-    found = column_drift(column, known, np.array(ids[300:], dtype=object))
-    assert found.p_value == 1.0
-    assert found.new_share == 1.0
+    counts = CategoryCounts.fit(np.array(ids[:300], dtype=object))
+    result = column_drift(column, counts, np.array(ids[300:], dtype=object))
+    assert result.p_value == 1.0
+    assert result.new_share == 1.0
 
 
 def test_odd_columns():
@@ -121,22 +125,22 @@ def test_odd_columns():
         (np.arange(50.0) % 3, np.array([1.5, 7.0, -3.0, 0.0])),
         (np.ones(50), np.ones(9)),
     ):
-        found = column_drift(NumericColumn.fit("odd", training), NumberCounts.fit(training), new)
-        assert 0 < found.p_value <= 1
+        result = column_drift(NumericColumn.fit("odd", training), NumberCounts.fit(training), new)
+        assert 0 < result.p_value <= 1
         for shares in (
-            found.training_shares,
-            found.new_shares,
-            *zip(*(each[1:] for each in found.shares), strict=True),
+            result.training_shares,
+            result.new_shares,
+            *zip(*(comparison[1:] for comparison in result.shares), strict=True),
         ):
             assert not shares or sum(shares) == pytest.approx(1)
-        assert len({name for name, *_ in found.shares}) == len(found.shares)
+        assert len({name for name, *_ in result.shares}) == len(result.shares)
 
 
 def test_a_network_without_batch_statistics_is_left_out_and_says_so(plain):
-    found = plain.drift(table(60, 1, size=85.0))
-    assert found.network is None
-    assert found.without_network == "method 'dropout' has no batch statistics to compare"
-    assert moved(found) == {"size"}
+    comparison = plain.drift(table(60, 1, size=85.0))
+    assert comparison.network is None
+    assert comparison.without_network == "method 'dropout' has no batch statistics to compare"
+    assert moved(comparison) == {"size"}
     with pytest.raises(BayesNormError, match=r"method='dropout' has none. Fit with method mcbn, gaussian or"):
         plain.adapt(table(60, 1))
 
@@ -144,10 +148,10 @@ def test_a_network_without_batch_statistics_is_left_out_and_says_so(plain):
 def test_too_few_batches_leave_columns(line, quick, monkeypatch):
     X, y = line
     monkeypatch.setattr("bayesnorm.tabular.choosing.STATES", 4)
-    found = BayesNormRegressor(**quick).fit(X, y).drift(X + 9)
-    assert found.network is None
-    assert "has no record of how training batches vary" in found.without_network
-    assert [column.name for column in found.moved] == ["column 0", "column 1"]
+    comparison = BayesNormRegressor(**quick).fit(X, y).drift(X + 9)
+    assert comparison.network is None
+    assert "has no record of how training batches vary" in comparison.without_network
+    assert [column.name for column in comparison.moved] == ["column 0", "column 1"]
 
 
 def test_one_row_of_a_table_that_never_varies_is_like_the_others():

@@ -29,10 +29,10 @@ def test_bins_end_at_quantiles(x):
 
 def test_inputs_go_on_beside_their_places(x):
     encoder = PiecewiseLinear.from_inputs(x, 8)
-    found = encoder(x)
-    assert found.shape == (200, 4 + 12)
-    assert torch.equal(found[:, :4], x)
-    assert ((found[:, 4:] >= 0) & (found[:, 4:] <= 1)).all()
+    result = encoder(x)
+    assert result.shape == (200, 4 + 12)
+    assert torch.equal(result[:, :4], x)
+    assert ((result[:, 4:] >= 0) & (result[:, 4:] <= 1)).all()
     assert encoder(x[None, :3]).shape == (1, 3, 16)
     assert encoder(x.float()[:3]).shape == (3, 16)
 
@@ -64,8 +64,8 @@ def test_a_linear_layer_behind_bins_can_follow_any_piecewise_linear_function(x):
     heights = torch.randn(9, generator=torch.Generator().manual_seed(1), dtype=torch.float64)
     weights = torch.cat([torch.zeros(1, dtype=torch.float64), heights.diff()])
     at = torch.linspace(float(knots[0]), float(knots[-1]), 100, dtype=torch.float64)
-    found = encoder(at[:, None]) @ weights + heights[0]
-    np.testing.assert_allclose(found, np.interp(at, knots, heights), atol=1e-12)
+    result = encoder(at[:, None]) @ weights + heights[0]
+    np.testing.assert_allclose(result, np.interp(at, knots, heights), atol=1e-12)
 
 
 def test_one_input_more_often_than_others_has_fewer_bins():
@@ -84,10 +84,10 @@ def test_where_nothing_can_be_bent_inputs_stay_as_they_are(x, kind):
 def test_waves_are_sines_and_cosines(x):
     encoder = Waves.from_inputs(x, 3, spread=0.5, seed=2)
     assert encoder.column.tolist() == [0, 0, 0, 3, 3, 3]
-    found = encoder(x)
-    assert found.shape == (200, 4 + 12)
-    assert torch.equal(found[:, :4], x)
-    sines, cosines = found[:, 4:10], found[:, 10:]
+    result = encoder(x)
+    assert result.shape == (200, 4 + 12)
+    assert torch.equal(result[:, :4], x)
+    sines, cosines = result[:, 4:10], result[:, 10:]
     torch.testing.assert_close(sines.square() + cosines.square(), torch.ones_like(sines))
     expected = np.sin(2 * np.pi * x[:, 3].numpy() * float(encoder.frequency[4]))
     np.testing.assert_allclose(sines[:, 4], expected)
@@ -95,8 +95,8 @@ def test_waves_are_sines_and_cosines(x):
 
 
 def test_frequencies_have_the_spread_that_was_asked_for():
-    found = Waves.from_inputs(torch.randn(10, 1, dtype=torch.float64), 4000, spread=0.5).frequency
-    assert float(found.std()) == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(2 * 4000))  # 4 standard errors
+    result = Waves.from_inputs(torch.randn(10, 1, dtype=torch.float64), 4000, spread=0.5).frequency
+    assert float(result.std()) == pytest.approx(0.5, abs=4 * 0.5 / np.sqrt(2 * 4000))  # 4 standard errors
 
 
 def test_encoders_are_part_of_a_network(x):

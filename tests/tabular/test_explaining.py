@@ -68,37 +68,37 @@ def test_rows_in_a_hole_and_far_outside_of_an_exact_posterior():
     baseline = usual_row(preprocessing, TrainingColumns.fit(preprocessing.read(X).values))
     usual = USUAL.drop(columns="town")
     rows = pd.concat([usual.assign(b=2.5), usual.assign(a=9.0), usual.assign(useless=50.0)], ignore_index=True)
-    found = explain_uncertainty(predict, preprocessing, preprocessing.read(rows), baseline)
-    assert found.total[:6].min() > 0.5
-    assert found.shares["b"][:3].min() > 0.8
-    assert found.shares["a"][3:6].min() > 0.8
-    assert found.contributions["useless"].abs().max() < 1e-8
-    assert [each.split()[0] for each in found.words()[:6]] == ["b"] * 3 + ["a"] * 3
-    assert found.total[6:].max() < 0.1
+    result = explain_uncertainty(predict, preprocessing, preprocessing.read(rows), baseline)
+    assert result.total[:6].min() > 0.5
+    assert result.shares["b"][:3].min() > 0.8
+    assert result.shares["a"][3:6].min() > 0.8
+    assert result.contributions["useless"].abs().max() < 1e-8
+    assert [line.split()[0] for line in result.words()[:6]] == ["b"] * 3 + ["a"] * 3
+    assert result.total[6:].max() < 0.1
 
 
 def test_contributions_sum_to_the_rows_uncertainty_less_the_usual_rows(trained):
     X = world(50, seed=1)[0]
-    found = trained.explain_uncertainty(X)
+    result = trained.explain_uncertainty(X)
     epistemic = trained.predict_dist(X).epistemic[:, 0].numpy()
-    np.testing.assert_allclose(found.total, epistemic, rtol=1e-9)
-    np.testing.assert_allclose(found.contributions.sum(axis=1) + found.baseline, epistemic, rtol=1e-9)
-    assert found.baseline == pytest.approx(float(trained.predict_dist(found.baseline_row).epistemic[0, 0]), rel=1e-9)
-    assert found.contributions.index.equals(X.index)
-    assert list(found.contributions.columns) == list(X.columns)
+    np.testing.assert_allclose(result.total, epistemic, rtol=1e-9)
+    np.testing.assert_allclose(result.contributions.sum(axis=1) + result.baseline, epistemic, rtol=1e-9)
+    assert result.baseline == pytest.approx(float(trained.predict_dist(result.baseline_row).epistemic[0, 0]), rel=1e-9)
+    assert result.contributions.index.equals(X.index)
+    assert list(result.contributions.columns) == list(X.columns)
 
 
 def test_a_number_far_beyond_and_a_town_never_seen_come_first(trained):
     rows = pd.concat(
         [USUAL.assign(a=8.0), USUAL.assign(b=-30.0), USUAL.assign(town="Ulft", a=0.2, b=-1.0, useless=0.0)]
     )
-    found = trained.explain_uncertainty(rows)
-    first = found.top(1)
+    result = trained.explain_uncertainty(rows)
+    first = result.top(1)
     assert first["column"].tolist() == ["a"] * 3 + ["b"] * 3 + ["town"] * 3
     assert first["row"].tolist() == rows.index.tolist()
     assert first["share"][:6].min() > 0.5
     assert first["contribution"].tolist() == [
-        found.contributions.iloc[at][name] for at, name in enumerate(first["column"])
+        result.contributions.iloc[at][name] for at, name in enumerate(first["column"])
     ]
 
 
@@ -108,40 +108,40 @@ def test_a_column_as_in_the_usual_row_adds_nothing(trained):
         **{name: world(240)[0][name].median() for name in USUAL.columns[:3]},
         "town": "Ede",
     }
-    found = trained.explain_uncertainty(pd.concat([usual, usual.assign(a=8.0)]))
-    np.testing.assert_allclose(found.contributions.iloc[0], 0, atol=1e-12 * found.baseline)
-    np.testing.assert_allclose(found.contributions.iloc[1, 1:].astype(float), 0, atol=1e-12 * found.total.iloc[1])
-    assert found.words() == ["", f"a {100 * (1 - found.baseline / found.total.iloc[1]):.0f} %"]
+    result = trained.explain_uncertainty(pd.concat([usual, usual.assign(a=8.0)]))
+    np.testing.assert_allclose(result.contributions.iloc[0], 0, atol=1e-12 * result.baseline)
+    np.testing.assert_allclose(result.contributions.iloc[1, 1:].astype(float), 0, atol=1e-12 * result.total.iloc[1])
+    assert result.words() == ["", f"a {100 * (1 - result.baseline / result.total.iloc[1]):.0f} %"]
 
 
 def test_shares_are_parts_of_all_that_makes_for_uncertainty(trained):
-    found = trained.explain_uncertainty(world(50, seed=1)[0])
-    added = found.contributions.clip(lower=0)
-    assert (found.contributions < 0).any(axis=None)
+    result = trained.explain_uncertainty(world(50, seed=1)[0])
+    added = result.contributions.clip(lower=0)
+    assert (result.contributions < 0).any(axis=None)
     np.testing.assert_allclose(
-        found.shares.clip(lower=0).sum(axis=1), 1 - found.baseline / (found.baseline + added.sum(axis=1)), atol=1e-12
+        result.shares.clip(lower=0).sum(axis=1), 1 - result.baseline / (result.baseline + added.sum(axis=1)), atol=1e-12
     )
-    assert ((found.shares < 0) == (found.contributions < 0)).all(axis=None)
+    assert ((result.shares < 0) == (result.contributions < 0)).all(axis=None)
 
 
 def test_the_most_common_reasons(trained):
     rows = pd.concat([USUAL.assign(a=8.0), USUAL.assign(a=-9.0), USUAL.assign(b=-30.0)])
-    found = trained.explain_uncertainty(rows)
-    overall = found.overall()
+    result = trained.explain_uncertainty(rows)
+    overall = result.overall()
     assert overall.index[:2].tolist() == ["a", "b"]
     np.testing.assert_allclose(overall["first"], [6 / 9, 3 / 9, 0, 0])
-    np.testing.assert_allclose(overall["contribution"], found.contributions.mean()[overall.index])
-    assert len(found.top(2)) <= 2 * len(rows)
+    np.testing.assert_allclose(overall["contribution"], result.contributions.mean()[overall.index])
+    assert len(result.top(2)) <= 2 * len(rows)
 
 
 def test_another_baseline(trained):
     """Against a row that is uncertain for the same reason, nothing is left to explain."""
     far = USUAL.iloc[[0]].assign(a=8.0)
-    found = trained.explain_uncertainty(far, baseline=far.assign(town="Oss"))
-    assert found.baseline == pytest.approx(
+    result = trained.explain_uncertainty(far, baseline=far.assign(town="Oss"))
+    assert result.baseline == pytest.approx(
         float(trained.predict_dist(far.assign(town="Oss")).epistemic[0, 0]), rel=1e-9
     )
-    np.testing.assert_allclose(found.contributions[["a", "b", "useless"]], 0, atol=1e-12 * found.baseline)
+    np.testing.assert_allclose(result.contributions[["a", "b", "useless"]], 0, atol=1e-12 * result.baseline)
     with pytest.raises(InputError, match=r"baseline must be a table with one row, got 3 rows"):
         trained.explain_uncertainty(far, baseline=USUAL)
 
@@ -149,29 +149,29 @@ def test_another_baseline(trained):
 def test_classes_have_mutual_information_to_explain():
     X, y = world(160)
     model = BayesNormClassifier(**ENSEMBLE).fit(X, np.where(y > 0, "high", "low"))
-    found = model.explain_uncertainty(X[:20])
+    result = model.explain_uncertainty(X[:20])
     expected = model.uncertainty(X[:20])["mutual_information"]
-    np.testing.assert_allclose(found.total, expected, rtol=1e-7, atol=1e-12)
-    np.testing.assert_allclose(found.contributions.sum(axis=1), expected - found.baseline, atol=1e-10)
-    assert found.contributions.abs().to_numpy().max() > 1e-4
+    np.testing.assert_allclose(result.total, expected, rtol=1e-7, atol=1e-12)
+    np.testing.assert_allclose(result.contributions.sum(axis=1), expected - result.baseline, atol=1e-10)
+    assert result.contributions.abs().to_numpy().max() > 1e-4
 
 
 @pytest.mark.parametrize("method", ["mcbn", "gaussian", "stochastic", "dropout", "ensemble"])
 def test_contributions_of_every_method_sum_up(mixed, method):
     X, model = mixed[0], mixed_model(method)
-    found = model.explain_uncertainty(X[:5])
+    result = model.explain_uncertainty(X[:5])
     epistemic = model.predict_dist(X[:5]).epistemic[:, 0].numpy()
-    np.testing.assert_allclose(found.contributions.sum(axis=1), epistemic - found.baseline, rtol=1e-6, atol=1e-12)
+    np.testing.assert_allclose(result.contributions.sum(axis=1), epistemic - result.baseline, rtol=1e-6, atol=1e-12)
 
 
 def test_many_columns_have_drawn_orders(quick):
     X = np.random.default_rng(0).normal(size=(60, 12))
     model = BayesNormRegressor(**quick).fit(X, X[:, 0] + X[:, 1] ** 2)
-    found = model.explain_uncertainty(X[:5], pairs=2)
+    result = model.explain_uncertainty(X[:5], pairs=2)
     epistemic = model.predict_dist(X[:5]).epistemic[:, 0].numpy()
-    np.testing.assert_allclose(found.contributions.sum(axis=1), epistemic - found.baseline, rtol=1e-6, atol=1e-12)
-    assert found.contributions.equals(model.explain_uncertainty(X[:5], pairs=2).contributions)
-    assert not found.contributions.equals(model.explain_uncertainty(X[:5], pairs=3).contributions)
+    np.testing.assert_allclose(result.contributions.sum(axis=1), epistemic - result.baseline, rtol=1e-6, atol=1e-12)
+    assert result.contributions.equals(model.explain_uncertainty(X[:5], pairs=2).contributions)
+    assert not result.contributions.equals(model.explain_uncertainty(X[:5], pairs=3).contributions)
 
 
 def test_several_outputs(line, quick):
@@ -224,9 +224,9 @@ def test_columns_that_give_no_feature_add_nothing(quick):
     generator = np.random.default_rng(0)
     X = pd.DataFrame({"same": 1.0, "x": generator.normal(size=40), "gone": np.nan})
     model = BayesNormRegressor(**quick).fit(X, X["x"])
-    found = model.explain_uncertainty(X[:3].assign(same=2.0))
-    assert found.contributions[["same", "gone"]].eq(0).all(axis=None)
-    np.testing.assert_allclose(found.contributions["x"] + found.baseline, found.total, rtol=1e-9)
+    result = model.explain_uncertainty(X[:3].assign(same=2.0))
+    assert result.contributions[["same", "gone"]].eq(0).all(axis=None)
+    np.testing.assert_allclose(result.contributions["x"] + result.baseline, result.total, rtol=1e-9)
     alone = BayesNormRegressor(**quick).fit(X[["same"]], X["x"])
     assert alone.explain_uncertainty(X[["same"]][:2]).contributions.to_numpy().tolist() == [[0.0], [0.0]]
 

@@ -35,7 +35,7 @@ def texts(values):
         (np.full(60, np.nan), PRICE, ""),
         (np.zeros(60), PRICE, ""),
         (PRODUCT.astype(float), LISTED, "alone predicts price almost exactly"),
-        (texts(f"p{each}" for each in PRODUCT), LISTED, "alone predicts price almost exactly"),
+        (texts(f"p{value}" for value in PRODUCT), LISTED, "alone predicts price almost exactly"),
         (PRICE[:15], PRICE[:15], ""),  # too few to tell
     ],
 )
@@ -56,10 +56,10 @@ ALL = "alone predicts dear correctly in all 60 rows"
     ("column", "how"),
     [
         (PRICE, ALL),
-        (texts("ab"[each == "yes"] for each in DEAR), ALL),
-        (texts(None if each == "no" else "abc"[row % 3] for row, each in enumerate(DEAR)), ALL),
+        (texts("ab"[value == "yes"] for value in DEAR), ALL),
+        (texts(None if value == "no" else "abc"[row % 3] for row, value in enumerate(DEAR)), ALL),
         (np.where(DEAR == "yes", NOISE, np.nan), ALL),  # there, or not there
-        (texts("ab"[(each == "yes") ^ (row % 20 == 0)] for row, each in enumerate(DEAR)), ""),
+        (texts("ab"[(value == "yes") ^ (row % 20 == 0)] for row, value in enumerate(DEAR)), ""),
         (np.log(PRICE) + 0.6 * NOISE, ""),
         (NOISE, ""),
         (np.zeros(60), ""),

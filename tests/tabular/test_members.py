@@ -13,13 +13,13 @@ from bayesnorm.tabular.members import Members
 def test_members_are_networks_of_folds(line, quick, members, asked, rows):
     X, y = line
     model = BayesNormRegressor(**{**quick, "members": members, "epochs": 5}).fit(X, y)
-    found = getattr(model.posterior_, "members", (model.posterior_,))
-    assert len(found) == members
-    assert all(member.rows == 40 for member in found)
+    result = getattr(model.posterior_, "members", (model.posterior_,))
+    assert len(result) == members
+    assert all(member.rows == 40 for member in result)
     assert model.posterior_.kind == ("batchnorm" if members == 1 else "ensemble")
     assert (model.selection_.uncertainty.members, model.selection_.uncertainty.asked) == (members, asked)
     assert len(model.selection_.out_of_fold.rows) == rows
-    weights = [next(member.model.parameters()) for member in found]
+    weights = [next(member.model.parameters()) for member in result]
     assert all(not torch.equal(weights[0], other) for other in weights[1:])
 
 
@@ -79,5 +79,5 @@ def test_a_few_rows_do_not_decide_how_far_members_disagree(line, quick, monkeypa
     assert disagreement(one) == 0.0  # 0.8 on average, give or take 0.8
     assert disagreement(torch.full((40,), 2.0)) == pytest.approx(2.0)
     mixed = torch.linspace(1, 3, 40)
-    found = mixed.square() / 2
-    assert disagreement(mixed) == pytest.approx(float(found.mean() - 2 * found.std() / 40**0.5))
+    result = mixed.square() / 2
+    assert disagreement(mixed) == pytest.approx(float(result.mean() - 2 * result.std() / 40**0.5))

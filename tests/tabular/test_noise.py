@@ -39,46 +39,46 @@ ERROR = 1.1 / np.sqrt(2 * ROWS)
 
 def test_the_factor_of_normal_noise_is_found_and_no_other_form():
     for factor in (0.3, 1.0, 4.0):
-        found = noise_for(rows(normal, factor=factor), HeteroscedasticGaussian())
-        assert isinstance(found, HeteroscedasticGaussian)
-        assert found.floor == 0.0
+        result = noise_for(rows(normal, factor=factor), HeteroscedasticGaussian())
+        assert isinstance(result, HeteroscedasticGaussian)
+        assert result.floor == 0.0
         uncertain = np.sqrt(
             1 + (0.2 / factor) ** 2
         )  # part of the spread is uncertainty, which tells nothing of the noise
-        assert float(found.noise) == pytest.approx(factor, rel=4 * ERROR * uncertain**2)
+        assert float(result.noise) == pytest.approx(factor, rel=4 * ERROR * uncertain**2)
 
 
 def test_heavy_tails_are_found():
-    found = noise_for(rows(heavy, factor=2.0), HeteroscedasticGaussian())
-    assert isinstance(found, HeteroscedasticStudentT)
-    assert found.df in (3.0, 5.0)
-    scale = float(found.noise) * (1 if found.df == 3.0 else 0.9)  # more degrees of freedom go with a larger scale
+    result = noise_for(rows(heavy, factor=2.0), HeteroscedasticGaussian())
+    assert isinstance(result, HeteroscedasticStudentT)
+    assert result.df in (3.0, 5.0)
+    scale = float(result.noise) * (1 if result.df == 3.0 else 0.9)  # more degrees of freedom go with a larger scale
     assert scale == pytest.approx(2.0, rel=0.1)
 
 
 def test_a_floor_is_found():
     seen = rows(normal, floor=0.3, uncertainty=0.02, spread=1.0)
-    found = noise_for(seen, HeteroscedasticGaussian())
-    assert isinstance(found, HeteroscedasticGaussian)
-    assert found.floor == pytest.approx(0.3, rel=0.25)
+    result = noise_for(seen, HeteroscedasticGaussian())
+    assert isinstance(result, HeteroscedasticGaussian)
+    assert result.floor == pytest.approx(0.3, rel=0.25)
     small = seen.std[:, 0] < 0.2  # where the floor is most of the noise
-    ratio = seen.predictive(found).scale / torch.hypot(seen.std, torch.tensor(0.3))
+    ratio = seen.predictive(result).scale / torch.hypot(seen.std, torch.tensor(0.3))
     assert float(ratio[..., small, :].mean()) == pytest.approx(1, abs=0.2)
 
 
 def test_several_targets_have_a_factor_each():
     seen = rows(normal, targets=2)
     target = seen.mean + torch.tensor([0.5, 3.0]) * (seen.target - seen.mean)
-    found = noise_for(SeenRows(seen.mean, seen.uncertainty * 0, seen.std, target, None), HeteroscedasticGaussian())
-    assert found.noise.tolist() == pytest.approx([0.5, 3.0], rel=0.1)
+    result = noise_for(SeenRows(seen.mean, seen.uncertainty * 0, seen.std, target, None), HeteroscedasticGaussian())
+    assert result.noise.tolist() == pytest.approx([0.5, 3.0], rel=0.1)
 
 
 def test_one_noise_for_all_rows_is_their_variance():
     seen = rows(normal)
     flat = SeenRows(seen.mean, 0 * seen.uncertainty, seen.std, seen.mean + 0.7 * torch.randn_like(seen.mean), None)
-    found = noise_for(flat, Gaussian())
-    assert isinstance(found, Gaussian)
-    assert float(found.noise) == pytest.approx(0.49, rel=8 * ERROR)  # a variance has twice a deviation's
+    result = noise_for(flat, Gaussian())
+    assert isinstance(result, Gaussian)
+    assert float(result.noise) == pytest.approx(0.49, rel=8 * ERROR)  # a variance has twice a deviation's
 
 
 def test_uncertainty_is_not_called_noise():
@@ -95,8 +95,8 @@ def test_weights_decide_which_rows_count():
     one, other = rows(normal, factor=0.5), rows(normal, factor=2.0)
     parts = [torch.cat([getattr(one, name), getattr(other, name)]) for name in ("mean", "uncertainty", "std", "target")]
     weights = torch.cat([torch.full((ROWS,), 2.0), torch.zeros(ROWS)]).double()
-    found = noise_for(SeenRows(*parts, weights), HeteroscedasticGaussian())
-    assert float(found.noise) == pytest.approx(0.5, rel=0.1)
+    result = noise_for(SeenRows(*parts, weights), HeteroscedasticGaussian())
+    assert float(result.noise) == pytest.approx(0.5, rel=0.1)
     few = SeenRows(*parts, weights).some(100)
     assert len(few.mean) == len(few.weights) == 100
     scores = SeenRowScores(few, HeteroscedasticGaussian(), "crps")

@@ -80,8 +80,8 @@ def test_what_training_never_held_is_told(mixed):
     features, unseen = rows.features, rows.unseen_columns
     assert unseen == ["town", "grade", "same", ""]
     assert "same" not in preprocessing.feature_names  # it never changed
-    known = preprocessing.transform(training.iloc[:4])
-    np.testing.assert_array_equal(features[3], known[3])
+    encoded = preprocessing.transform(training.iloc[:4])
+    np.testing.assert_array_equal(features[3], encoded[3])
     zero = -preprocessing.mean / preprocessing.std
     np.testing.assert_array_equal(features[0, 2:5], zero[2:5])  # none of the towns
 

@@ -74,9 +74,9 @@ def test_noise_follows_the_input():
         members=2,
         random_state=0,
     ).fit(X, y)
-    found = model.uncertainty(np.array([[-0.7], [0.7]]))["aleatoric_std"]
-    assert found[0] < 0.35
-    assert found[1] == pytest.approx(1.0, rel=0.3)
+    result = model.uncertainty(np.array([[-0.7], [0.7]]))["aleatoric_std"]
+    assert result[0] < 0.35
+    assert result[1] == pytest.approx(1.0, rel=0.3)
 
 
 @pytest.mark.parametrize(("heteroscedastic", "unit"), [(False, 1e6), (True, 1e-9)])
@@ -300,11 +300,11 @@ def test_an_interrupted_fit_keeps_what_chose_the_setting(line, quick, monkeypatc
     X, y = line
     trained, calls = Trainer.train, []
 
-    def interrupted(self, *given, **options):
+    def interrupted(self, *arguments, **options):
         if calls:
             raise KeyboardInterrupt
         calls.append(1)
-        return trained(self, *given, **options)
+        return trained(self, *arguments, **options)
 
     monkeypatch.setattr(Trainer, "train", interrupted)
     several = quick | {"encoding": ["plain", "bins 4"], "folds": 4, "members": 6}
@@ -317,7 +317,7 @@ def test_an_interrupted_fit_keeps_what_chose_the_setting(line, quick, monkeypatc
         BayesNormRegressor(**one).fit(X, y)
     calls.clear()
     with pytest.warns(BayesNormWarning, match=r"Training was interrupted\. The model has 4 of 6 networks"):
-        kept = BayesNormRegressor(**one, interruptible=True).fit(X, y)
-    lower, upper = kept.predict_interval(X, 0.9)
+        plain = BayesNormRegressor(**one, interruptible=True).fit(X, y)
+    lower, upper = plain.predict_interval(X, 0.9)
     assert ((lower < y) & (y < upper)).mean() > 0.6
-    assert kept.score(X, y) > 0.5
+    assert plain.score(X, y) > 0.5

@@ -46,9 +46,9 @@ def test_scikit_learns_checks(estimator, check):
 
 def test_parameters_are_kept_as_given():
     for kind in (BayesNormRegressor, BayesNormClassifier):
-        given = {"hidden": [7], "weight_decay": [1e-3, 1e-2], "folds": 3, "random_state": 4}
-        found = clone(kind(**given)).get_params()
-        assert {name: found[name] for name in given} == given
+        parameters = {"hidden": [7], "weight_decay": [1e-3, 1e-2], "folds": 3, "random_state": 4}
+        result = clone(kind(**parameters)).get_params()
+        assert {name: result[name] for name in parameters} == parameters
 
 
 def test_pipeline_and_grid_search(line):

@@ -38,25 +38,25 @@ def test_settings_by_rows(rows, batch_size, encodings, epochs, scouts, again):
 
 
 def test_fine_bins_are_fewer_where_there_are_many_inputs():
-    found = [plan_for(5_000, inputs).settings[1].encoding for inputs in (1, 4, 13, 1_000)]
-    assert found == ["bins 384", "bins 384", "bins 118", "bins 16"]
+    results = [plan_for(5_000, inputs).settings[1].encoding for inputs in (1, 4, 13, 1_000)]
+    assert results == ["bins 384", "bins 384", "bins 118", "bins 16"]
 
 
 def test_networks_of_classes_are_held_back_too():
-    numbers, classes = (plan_for(800, 8, classes=each).settings for each in (False, True))
+    numbers, classes = (plan_for(800, 8, classes=flag).settings for flag in (False, True))
     assert classes[: len(numbers)] == numbers
-    more = [(each.encoding, each.dropout_rate, each.weight_decay) for each in classes[len(numbers) :]]
+    more = [(flag.encoding, flag.dropout_rate, flag.weight_decay) for flag in classes[len(numbers) :]]
     assert more == [("plain", 0.1, 2.0), ("plain", 0.5, 2.0), ("bins 16", 0.5, 2.0)]
     assert all(plan_for(rows, 8, classes=True) == plan_for(rows, 8) for rows in (400, 36_000))
     assert plan_for(800, 8, classes=True, fast=True) == plan_for(800, 8, fast=True)
 
 
 def test_what_is_given_is_not_searched():
-    given = {"encoding": "plain", "hidden": (7,), "batch_size": 64, "dropout_rate": 0.3}
-    plan = plan_for(800, 8, weight_decay=[0.1, 0.2], epochs=7, **given)
-    assert plan.settings == tuple(Setting(weight_decay=decay, **given) for decay in (0.1, 0.2))
+    choice = {"encoding": "plain", "hidden": (7,), "batch_size": 64, "dropout_rate": 0.3}
+    plan = plan_for(800, 8, weight_decay=[0.1, 0.2], epochs=7, **choice)
+    assert plan.settings == tuple(Setting(weight_decay=decay, **choice) for decay in (0.1, 0.2))
     assert (plan.epochs, plan.search) == (7, False)
-    several = plan_for(800, 8, encoding=["plain", "waves 4"], **{k: v for k, v in given.items() if k != "encoding"})
+    several = plan_for(800, 8, encoding=["plain", "waves 4"], **{k: v for k, v in choice.items() if k != "encoding"})
     assert {(setting.encoding, setting.weight_decay) for setting in several.settings} == {
         (encoding, decay) for encoding in ("plain", "waves 4") for decay in (0.1, 0.3)
     }

@@ -16,9 +16,9 @@ def summed(training, new, ordered):
     total, n = training + new, int(new.sum())
 
     def smallest(counts):
-        inside, found = (np.cumsum(total)[:-1], np.cumsum(counts)[:-1]) if ordered else (total, np.array(counts))
-        known = stats.hypergeom(total.sum(), inside, n)
-        return min(1.0, 2 * np.minimum(known.cdf(found), known.sf(found - 1)).min())
+        inside, result = (np.cumsum(total)[:-1], np.cumsum(counts)[:-1]) if ordered else (total, np.array(counts))
+        exact = stats.hypergeom(total.sum(), inside, n)
+        return min(1.0, 2 * np.minimum(exact.cdf(result), exact.sf(result - 1)).min())
 
     ways = [way for way in itertools.product(*(range(count + 1) for count in total)) if sum(way) == n]
     chances = stats.multivariate_hypergeom.pmf(ways, total, n)
@@ -41,8 +41,8 @@ def test_rows_that_did_not_change_alarm_as_rarely_as_promised(rows):
         values = generator.normal(size=80 + rows)
         ages = generator.integers(0, 25, 80 + rows).astype(float)
         for i, column in enumerate((values, ages)):
-            known = NumberCounts.fit(column[:80])
-            chance = two_sample_chance(np.array(known.counts), known.count(column[80:]), ordered=True)
+            exact = NumberCounts.fit(column[:80])
+            chance = two_sample_chance(np.array(exact.counts), exact.count(column[80:]), ordered=True)
             rates[i] += chance < 0.05
         towns = generator.choice(12, p=1 / np.arange(1, 13) / (1 / np.arange(1, 13)).sum(), size=80 + rows)
         counts = (np.bincount(part, minlength=12) for part in (towns[:80], towns[80:]))

@@ -26,11 +26,11 @@ NOISE, RISE = 0.3, 40.0
 def curve(*rows: int, spread: float = 0.0) -> dict[int, torch.Tensor]:
     """Squared errors whose mean is a noise and an excess that falls with the rows."""
     generator = torch.Generator().manual_seed(0)
-    found = {}
+    results = {}
     for n in rows:
-        own = 1 + spread * torch.randn(1000, generator=generator, dtype=torch.float64)
-        found[n] = (NOISE + RISE * n**-EXPONENT) * own / own.mean()
-    return found
+        noise = 1 + spread * torch.randn(1000, generator=generator, dtype=torch.float64)
+        results[n] = (NOISE + RISE * n**-EXPONENT) * noise / noise.mean()
+    return results
 
 
 @pytest.mark.parametrize("rows", [(50, 100), (100, 400), (900, 1000)])
@@ -46,8 +46,8 @@ def test_an_excess_that_falls_with_rows_is_found(rows):
 
 def test_without_fewer_rows_or_where_they_do_no_worse_disagreement_is_all_there_is():
     flat = {50: torch.full((10,), 0.5), 100: torch.full((10,), 0.6)}
-    for each in (flat, {100: torch.full((10,), 0.6)}):
-        parts = UncertaintyParts.estimate(each, 0.1, members=4, asked=1)
+    for spread in (flat, {100: torch.full((10,), 0.6)}):
+        parts = UncertaintyParts.estimate(spread, 0.1, members=4, asked=1)
         assert parts.excess == parts.disagreement == 0.1
         assert parts.noise == pytest.approx(0.5)
         assert parts.left_to_samples == 0
@@ -68,8 +68,8 @@ def test_the_mean_of_more_members_errs_by_less():
     generator = torch.Generator().manual_seed(1)
     rows, members, asked = 200_000, 5, 1
     common = 0.9 * torch.randn(rows, generator=generator, dtype=torch.float64)
-    own = 0.6 * torch.randn(members, rows, generator=generator, dtype=torch.float64)
-    errors = common + own
+    noise = 0.6 * torch.randn(members, rows, generator=generator, dtype=torch.float64)
+    errors = common + noise
     parts = UncertaintyParts.estimate({100: errors[0].square()}, float(errors.var(0).mean()), members, asked)
     all_of_them, some = (float(errors[:count].mean(0).square().mean()) for count in (members, asked))
     assert parts.shrinkage == pytest.approx(math.sqrt(all_of_them / some), rel=0.01)

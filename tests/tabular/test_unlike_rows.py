@@ -68,17 +68,17 @@ def test_rows_far_away_as_a_whole():
     likeness = Likeness.fit(preprocessing.transform(X), folds)
     new = pd.DataFrame({"a": [1.0, 1.0], "c": [0.0, 0.0], "b": [1.0, -1.0]})
     table = preprocessing.read(new)
-    found = reasons(preprocessing, likeness, Ranges.fit(preprocessing.read(X).values, folds), table)
-    assert found in (["", f"far from all training rows, mainly because of {both}"] for both in ("a and b", "b and a"))
+    result = reasons(preprocessing, likeness, Ranges.fit(preprocessing.read(X).values, folds), table)
+    assert result in (["", f"far from all training rows, mainly because of {both}"] for both in ("a and b", "b and a"))
 
 
 def test_few_rows_reach_farther_by_chance():
     values, folds = np.array([1.0, 2.0, 3.0, 4.0, 9.0, np.nan]), [np.array([0, 4]), np.array([1, 2, 3, 5])]
-    (known, none), words = Ranges.fit([values, np.full(6, np.nan)], folds).columns, np.array(["a"] * 6, dtype=object)
-    assert (known.low, known.high, none) == (1.0, 9.0, None)
-    assert known.above(np.array([9.5, 1e308, np.nan])).tolist() == [False, True, False]
+    (limits, none), words = Ranges.fit([values, np.full(6, np.nan)], folds).columns, np.array(["a"] * 6, dtype=object)
+    assert (limits.low, limits.high, none) == (1.0, 9.0, None)
+    assert limits.above(np.array([9.5, 1e308, np.nan])).tolist() == [False, True, False]
     assert Ranges.fit([words], folds).columns == (None,)
-    ranges = Ranges((known, None))
+    ranges = Ranges((limits, None))
     assert Ranges.from_config(json.loads(json.dumps(ranges.config())), 2) == ranges
     for bad in ([], [None], [{"low": 2.0, "high": 1.0, "margin": 0.0}, None], [{"low": 1.0, "high": 2.0}, None]):
         with pytest.raises(FileFormatError):
@@ -100,8 +100,8 @@ def test_groups_reach_the_folds():
     quick = {"hidden": (4,), "epochs": 1, "weight_decay": 1e-3, "batch_size": 8, "folds": 3}
     groups = np.repeat(list("abcd"), 10)
     fitted = BayesNormRegressor(random_state=0, **quick).fit(X, y, groups=groups)
-    found = fitted.selection_.out_of_fold
-    assert all(len(set(found.fold[groups == group])) == 1 for group in "abcd")
+    result = fitted.selection_.out_of_fold
+    assert all(len(set(result.fold[groups == group])) == 1 for group in "abcd")
     for bad, says in ((groups[:5], "Pass one label per row"), (["a"] * 40, "groups has only one group, 'a'")):
         with pytest.raises(InputError, match=says):
             BayesNormRegressor(**quick).fit(X, y, groups=bad)

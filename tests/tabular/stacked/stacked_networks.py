@@ -65,7 +65,7 @@ def task(family="batch norm", dtype=torch.float32, counts=COUNTS):
     return networks, rows, held_out
 
 
-def own(rows, i):
+def rows_of_network(rows, i):
     """One network's rows, in its units."""
     mine = rows.take(torch.tensor([i]))
     n = int(mine.lengths[0])
@@ -93,7 +93,7 @@ def half_mse(f, y):
 def alone(network, rows, i, **options):
     model = copy.deepcopy(network)
     options = {"loss": half_mse, "batch_size": 16, "seed": SEEDS[i], "weight_decay": DECAYS[i], **options}
-    return model, train(model, *own(rows, i), **options)
+    return model, train(model, *rows_of_network(rows, i), **options)
 
 
 def together(networks, rows, **options):
@@ -121,8 +121,8 @@ def trained(stack, rows, validation=None, loss=SQUARED, **options):
 
 def furthest(model, expected):
     """The largest relative difference of a tensor."""
-    found, state = model.state_dict(), expected.state_dict()
-    return max(float((found[k].double() - v).norm() / v.double().norm().clamp_min(1e-8)) for k, v in state.items())
+    result, state = model.state_dict(), expected.state_dict()
+    return max(float((result[k].double() - v).norm() / v.double().norm().clamp_min(1e-8)) for k, v in state.items())
 
 
 def global_state():

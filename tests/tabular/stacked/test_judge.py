@@ -26,7 +26,7 @@ class Loop:
         for group in sorted({self.groups[member] for member in members}):
             if self.over(group):
                 continue
-            inside = [k for k, own in enumerate(self.groups) if own == group]
+            inside = [k for k, other in enumerate(self.groups) if other == group]
             score = math.fsum(self.latest[k] for k in inside) / len(inside)
             if score <= self.best.get(group, math.inf):
                 self.best[group], self.waited[group] = score, 0

@@ -31,8 +31,8 @@ def test_values_and_gradients(kind, columns, weighted):
     loss, f, y = case(kind, columns, weighted)
     expected = loss(f, y)
     (slope,) = torch.autograd.grad(expected.sum(), f)
-    found, by_hand = loss.with_slope(f.detach(), y)
-    torch.testing.assert_close(found, expected.detach())
+    result, by_hand = loss.with_slope(f.detach(), y)
+    torch.testing.assert_close(result, expected.detach())
     torch.testing.assert_close(by_hand, slope)
 
 

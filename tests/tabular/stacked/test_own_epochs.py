@@ -29,8 +29,8 @@ def by_itself(networks, rows, i, **options):
 
 
 def same_bits(stack, i, expected):
-    found = stack.network(i).state_dict()
-    return all(torch.equal(found[name], value) for name, value in expected.network(0).state_dict().items())
+    state = stack.network(i).state_dict()
+    return all(torch.equal(state[name], value) for name, value in expected.network(0).state_dict().items())
 
 
 @pytest.mark.parametrize("family", ["batch norm", "dropout", "mixed"])
@@ -85,7 +85,9 @@ def test_a_group_goes_on_with_the_last_score_of_those_at_their_limit(apart):
     stack, history = together(
         networks, rows, epochs=[5, 12, 11, 11], evaluate=evaluate, evaluate_every=2, patience=2, groups=[0, 0, 1, 1]
     )
-    assert asked == [(epoch, [i for i, each in enumerate(row) if each is not None]) for epoch, row in scores.items()]
+    assert asked == [
+        (epoch, [i for i, network in enumerate(row) if network is not None]) for epoch, row in scores.items()
+    ]
     assert history.stopped.tolist() == [5, 10, 11, 11]
     assert history.epochs.tolist() == [5, 6, 11, 11]
     for i, epochs in enumerate(history.epochs.tolist()):
@@ -112,7 +114,7 @@ def test_on_a_gpu(choose_block):
     networks, rows, _ = task("batch norm", torch.float64)
     limits = [9, 9, 12, 4, 9]
     expected, told = together(networks, rows, epochs=limits)
-    stack, history = together([each.cuda() for each in networks], rows, epochs=limits, choose_block=choose_block)
+    stack, history = together([single.cuda() for single in networks], rows, epochs=limits, choose_block=choose_block)
     assert history.stopped.tolist() == limits
     for i in range(5):
         assert furthest(stack.network(i).cpu(), expected.network(i)) < 1e-8

@@ -6,7 +6,7 @@ import torch
 from bayesnorm.tabular.stacked import Stack, passes, stacked_outputs
 from experiments.stacked_networks import in_target_units
 
-from .stacked_networks import COUNTS, FAMILIES, RATES, furthest, own, task, together, trained
+from .stacked_networks import COUNTS, FAMILIES, RATES, furthest, rows_of_network, task, together, trained
 
 
 def test_there_and_back():
@@ -34,7 +34,7 @@ def test_predictions_are_the_networks_own(family, piece, monkeypatch):
     with torch.no_grad():
         for i in range(5):
             alone = stack.network(i)
-            values, _ = own(held_out, i)
+            values, _ = rows_of_network(held_out, i)
             f = alone(values)
             torch.testing.assert_close(stacked_outputs(stack, held_out)[i, : len(values)], f)
             expected = f.double() * rows.scales.y_std[i] + rows.scales.y_mean[i]

@@ -29,17 +29,17 @@ def _two_cores(monkeypatch):
 @pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode])
 def test_where_gradients_are_switched_off(mode, family):
     networks, rows, held_out = task(family)
-    found = []
+    results = []
     for made, run in ((torch.enable_grad, torch.enable_grad), (torch.enable_grad, mode), (mode, mode)):
         with made():
             stack = Stack.from_networks(networks)
         with run():
             history = trained(stack, rows, epochs=4, validation=held_out, evaluate_every=2)
             sampler = fit_stacked(bn.MCBN(16, states=9), stack, rows)
-            found.append((stack.weights.flat, history.losses, *sampler.moments(held_out, 9)))
+            results.append((stack.weights.flat, history.losses, *sampler.moments(held_out, 9)))
             assert torch.is_grad_enabled() == (run is torch.enable_grad)
-    for others in found[1:]:
-        assert all(torch.equal(one, other) for one, other in zip(found[0], others, strict=True))
+    for others in results[1:]:
+        assert all(torch.equal(one, other) for one, other in zip(results[0], others, strict=True))
 
 
 def test_a_stack_made_without_gradients_can_be_trained_with_them():
@@ -47,9 +47,9 @@ def test_a_stack_made_without_gradients_can_be_trained_with_them():
     with torch.inference_mode():
         stack = Stack.from_networks(networks)
         part = stack.take(torch.tensor([1, 0]))
-    for each in (stack, part):
-        trained(each, rows, epochs=1)
-        assert each.tracked.tolist() == [5, 5]
+    for one in (stack, part):
+        trained(one, rows, epochs=1)
+        assert one.tracked.tolist() == [5, 5]
 
 
 def epochs_until(monkeypatch, happens):

@@ -37,7 +37,7 @@ from .stacked_networks import (
     data,
     furthest,
     global_state,
-    own,
+    rows_of_network,
     task,
     together,
     trained,
@@ -58,9 +58,9 @@ def test_each_network_comes_out_as_if_alone(family, dtype, tolerance):
     for i, network in enumerate(networks):
         assert furthest(network, start[i]) == 0, "the networks themselves are left alone"
         expected, told = alone(network, rows, i, epochs=10)
-        found = stack.network(i)
-        assert furthest(found, expected) < tolerance
-        assert not found.training
+        result = stack.network(i)
+        assert furthest(result, expected) < tolerance
+        assert not result.training
         if DECAYS[i] == 0:
             np.testing.assert_allclose(history.losses[i], told.losses, rtol=10 * tolerance)
     assert history.epochs.tolist() == history.stopped.tolist() == [10] * 5
@@ -73,14 +73,14 @@ def test_stopping_early_as_if_alone(family):
     networks, rows, held_out = task(family, torch.float64)
     options = {"epochs": 60, "evaluate_every": 2, "patience": 2, "learning_rate": 0.02}
     stack, history = together(networks, rows, validation=held_out, **options)
-    (kept,) = history.selected.values()
+    (stored,) = history.selected.values()
     for i, network in enumerate(networks):
-        expected, told = alone(network, rows, i, validation=own(held_out, i), **options)
+        expected, told = alone(network, rows, i, validation=rows_of_network(held_out, i), **options)
         assert int(history.stopped[i]) == told.stopped
         assert int(history.epochs[i]) == told.epochs
         assert furthest(stack.network(i), expected) < 1e-9
-        found = [(epoch, float(scores[i])) for epoch, scores in kept.scores if not scores[i].isnan()]
-        np.testing.assert_allclose(found, told.scores, rtol=1e-9)
+        results = [(epoch, float(scores[i])) for epoch, scores in stored.scores if not scores[i].isnan()]
+        np.testing.assert_allclose(results, told.scores, rtol=1e-9)
         assert torch.isfinite(history.losses[i]).sum() == told.stopped
     assert len(set(history.stopped.tolist())) > 2, "the test is about networks that leave at different times"
 
@@ -114,8 +114,8 @@ def test_two_scores_stop_and_keep_on_their_own():
         "second": [3, 3],
     }
     assert history.epochs.tolist() == [2, 2]
-    for found, epochs in ((stack, 2), (history.selected["second"].stack, 3)):
-        assert furthest(found.network(1), alone(networks[1], rows, 1, epochs=epochs)[0]) < 1e-5
+    for result, epochs in ((stack, 2), (history.selected["second"].stack, 3)):
+        assert furthest(result.network(1), alone(networks[1], rows, 1, epochs=epochs)[0]) < 1e-5
 
 
 @pytest.mark.parametrize("family", ["batch norm", "dropout"])
@@ -190,17 +190,17 @@ def test_half_the_squared_error():
 @pytest.mark.parametrize("family", ["batch norm", "mixed"])
 def test_on_a_gpu(family, choose_block):
     networks, rows, held_out = task(family, torch.float64)
-    for each in networks:
-        for module in each.modules():
+    for single in networks:
+        for module in single.modules():
             if isinstance(module, nn.Dropout):
                 module.p = 0.0  # a GPU samples other masks
     options = {"epochs": 20, "evaluate_every": 2, "patience": 2, "validation": held_out, "learning_rate": 0.02}
     expected, told = together(networks, rows, **options)
-    found, history = together([each.cuda() for each in networks], rows, choose_block=choose_block, **options)
+    result, history = together([single.cuda() for single in networks], rows, choose_block=choose_block, **options)
     assert history.epochs.tolist() == told.epochs.tolist()
     for i in range(5):
-        assert furthest(found.network(i).cpu(), expected.network(i)) < 1e-8
-    f, exact = (fit_stacked(bn.MCBN(16, states=8), stack, rows).outputs(held_out, 8) for stack in (found, expected))
+        assert furthest(result.network(i).cpu(), expected.network(i)) < 1e-8
+    f, exact = (fit_stacked(bn.MCBN(16, states=8), stack, rows).outputs(held_out, 8) for stack in (result, expected))
     torch.testing.assert_close(f.cpu(), exact)
 
 
@@ -208,7 +208,7 @@ def test_on_a_gpu(family, choose_block):
 def test_masks_of_training_on_a_gpu():
     """The mean and the variance of what dropout multiplies with: 1 and p / (1 - p)."""
     networks, rows, _ = task("dropout")
-    stack = Stack.from_networks([each.cuda() for each in networks])
+    stack = Stack.from_networks([network.cuda() for network in networks])
     before = torch.cuda.get_rng_state()
     settings = Settings(16, 1e-3, HalfSquaredError(), torch.zeros(5), [0] * 5)
     same = torch.tensor([0, 1, 3])
@@ -221,8 +221,8 @@ def test_masks_of_training_on_a_gpu():
     for i, rate in enumerate([0.1, 0.3, 0.1]):
         n, var = factors.shape[1], rate / (1 - rate)
         assert abs(factors[i].mean() - 1) < 5 * math.sqrt(var / n)
-        kept = pytest.approx(1 / (1 - rate))
-        assert all(value in (0.0, kept) for value in factors[i].unique().tolist())
+        selected = pytest.approx(1 / (1 - rate))
+        assert all(value in (0.0, selected) for value in factors[i].unique().tolist())
     torch.cuda.set_rng_state(before)
     trained(stack, rows, epochs=2)
     assert torch.equal(torch.cuda.get_rng_state(), before)
