@@ -145,7 +145,7 @@ def test_statistics_of_half_precision_are_in_single():
 
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_on_a_gpu_as_on_a_cpu():
-    found = []
+    results = []
     for device in ("cpu", "cuda"):
         torch.manual_seed(0)
         model, x = nn.Sequential(nn.Linear(3, 4), nn.BatchNorm1d(4)).double().to(device), rows(16, 3).to(device)
@@ -153,8 +153,8 @@ def test_on_a_gpu_as_on_a_cpu():
             model(x)
             omega().backward()
             q = unit_gaussians(model, x, 4)
-            found.append([part.cpu() for part in (omega(), model[0].weight.grad, kl_divergence(q, PER_UNIT_4))])
-    for ours, theirs in zip(*found, strict=True):
+            results.append([part.cpu() for part in (omega(), model[0].weight.grad, kl_divergence(q, PER_UNIT_4))])
+    for ours, theirs in zip(*results, strict=True):
         torch.testing.assert_close(ours, theirs)
 
 

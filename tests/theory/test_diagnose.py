@@ -26,7 +26,7 @@ def small():
 
 
 @pytest.fixture(scope="module")
-def found(small):
+def diagnosis(small):
     return diagnose(small, rows(64, 3), M, batches=S, seed=3).at()
 
 
@@ -43,34 +43,34 @@ def standardised(small):
     return mean, std
 
 
-def test_values_are_standardised_by_the_central_limit_theorem(found, standardised):
-    layer = found.layer("1")
+def test_values_are_standardised_by_the_central_limit_theorem(diagnosis, standardised):
+    layer = diagnosis.layer("1")
     for values, normality in zip(standardised, (layer.mean, layer.std), strict=True):
         torch.testing.assert_close(normality.standardised, values)
         torch.testing.assert_close(normality.shift, values.mean(0))
         torch.testing.assert_close(normality.variance_ratio, values.var(0))
 
 
-def test_correlations(found, small):
+def test_correlations(diagnosis, small):
     batches = collect_statistics(small, mini_batches(rows(64, 3), M, S, seed=3))
     both = torch.cat([batches.mean, batches.var.sqrt()], dim=1)
     every = torch.corrcoef(both.T).abs()
     first, second = [*range(5), *range(9, 14)], [*range(5, 9), *range(14, 18)]
-    own = every[first][:, first]
-    assert float(found.dependence.layers[0, 0]) == pytest.approx(float((own.sum() - 10) / 90))
-    assert float(found.dependence.layers[1, 0]) == pytest.approx(float(every[first][:, second].mean()))
-    assert torch.equal(found.dependence.layers, found.dependence.layers.T)
+    columns = every[first][:, first]
+    assert float(diagnosis.dependence.layers[0, 0]) == pytest.approx(float((columns.sum() - 10) / 90))
+    assert float(diagnosis.dependence.layers[1, 0]) == pytest.approx(float(every[first][:, second].mean()))
+    assert torch.equal(diagnosis.dependence.layers, diagnosis.dependence.layers.T)
     squares = every.square()
-    assert found.dependence.off_diagonal == pytest.approx(float(1 - 18 / squares.sum()))
-    assert found.dependence.between == float(found.dependence.layers[1, 0])
-    assert found.dependence.within == pytest.approx(float(found.dependence.layers.diagonal().mean()))
+    assert diagnosis.dependence.off_diagonal == pytest.approx(float(1 - 18 / squares.sum()))
+    assert diagnosis.dependence.between == float(diagnosis.dependence.layers[1, 0])
+    assert diagnosis.dependence.within == pytest.approx(float(diagnosis.dependence.layers.diagonal().mean()))
 
 
-def test_the_frame(found):
-    assert (found.batch_size, found.rows, found.batches) == (8, 64, 24)
-    assert [layer.name for layer in found.layers] == ["1", "4"]
-    assert [layer.mean.units for layer in found.layers] == [5, 4]
-    assert found.without_replacement == pytest.approx(56 / 63)
+def test_the_frame(diagnosis):
+    assert (diagnosis.batch_size, diagnosis.rows, diagnosis.batches) == (8, 64, 24)
+    assert [layer.name for layer in diagnosis.layers] == ["1", "4"]
+    assert [layer.mean.units for layer in diagnosis.layers] == [5, 4]
+    assert diagnosis.without_replacement == pytest.approx(56 / 63)
 
 
 def test_passes_give_every_row_its_share_and_no_row_twice_in_a_batch():
@@ -96,32 +96,32 @@ def test_units_that_never_vary_count_nowhere():
     model[0].weight.data[1] = 0  # h is the bias, in every row
     model[0].weight.data[3] = 0
     model[0].bias.data[3] = 0
-    found = diagnose(model, rows(64, 3), 8, batches=20).at()
-    first = found.layer("1")
+    result = diagnose(model, rows(64, 3), 8, batches=20).at()
+    first = result.layer("1")
     for normality in (first.mean, first.std):
         assert normality.units == 3
         for value in (normality.p_value, normality.fitted_p_value, normality.distance, normality.shift):
             assert value.isnan().tolist() == [False, True, False, True, False]
         assert 0 <= normality.rejected <= 1
-    assert not found.dependence.layers.isnan().any()
+    assert not result.dependence.layers.isnan().any()
 
 
 def test_a_layer_that_never_varies_is_shown_as_such():
     model = net()
     model[0].weight.data.zero_()
-    found = diagnose(model, rows(64, 3), 8, batches=20).at()
-    assert found.layer("1").mean.units == 0
-    assert math.isnan(found.layer("1").mean.rejected)
-    assert math.isnan(found.variance_lost), "outputs do not vary either"
-    assert "nan%" not in found.table().splitlines()[3]
+    result = diagnose(model, rows(64, 3), 8, batches=20).at()
+    assert result.layer("1").mean.units == 0
+    assert math.isnan(result.layer("1").mean.rejected)
+    assert math.isnan(result.variance_lost), "outputs do not vary either"
+    assert "nan%" not in result.table().splitlines()[3]
 
 
 def test_every_kind_of_network(task, snapshot):
     before = snapshot(task.model)
-    found = diagnose(task.model, (task.x, task.y), [8, 16], batches=20)
+    diagnosis = diagnose(task.model, (task.x, task.y), [8, 16], batches=20)
     assert snapshot(task.model) == before
-    assert [size.batch_size for size in found.sizes] == [8, 16]
-    for size in found.sizes:
+    assert [size.batch_size for size in diagnosis.sizes] == [8, 16]
+    for size in diagnosis.sizes:
         assert len(size.layers) == 2
         assert size.dependence.layers.shape == (2, 2)
         assert -1 < size.variance_lost < 1
@@ -166,9 +166,9 @@ def test_layers_and_outputs_are_chosen():
         def forward(self, x):
             return {"f": self.inner(x), "x": x}
 
-    found = diagnose(Two(), rows(64, 3), 8, batches=20, layers=1, output="f").at()
-    assert [layer.name for layer in found.layers] == ["inner.4"]
-    assert found.variance_lost < 1
+    result = diagnose(Two(), rows(64, 3), 8, batches=20, layers=1, output="f").at()
+    assert [layer.name for layer in result.layers] == ["inner.4"]
+    assert result.variance_lost < 1
     with pytest.raises(NetworkError, match=r"output=None, but the network returns dict"):
         diagnose(Two(), rows(64, 3), 8, batches=20)
 
@@ -180,10 +180,10 @@ def test_the_table():
     lines = diagnosis.at(8).table().splitlines()
     assert lines[0] == "Batch size 8: 20 batches from 64 training examples"
     assert len(lines) == 3 + 4 + 5
-    found = diagnosis.at(8).layer("4").std
+    result = diagnosis.at(8).layer("4").std
     cells = lines[6].split()
-    assert cells[:3] == ["4", "std", f"{found.rejected:.0%}"]
-    assert float(cells[4]) == pytest.approx(float(found.distance.median()), abs=5e-4)
+    assert cells[:3] == ["4", "std", f"{result.rejected:.0%}"]
+    assert float(cells[4]) == pytest.approx(float(result.distance.median()), abs=5e-4)
     assert max(map(len, text.splitlines())) <= 100
     assert "Batch size 16" in text
 
@@ -206,10 +206,10 @@ def test_bad_arguments():
 
 
 def test_what_was_not_diagnosed_is_named():
-    found = diagnose(net(), rows(64, 3), (8, 16), batches=20)
+    diagnosis = diagnose(net(), rows(64, 3), (8, 16), batches=20)
     with pytest.raises(bn.BayesNormError, match=r"batch_size must be a diagnosed batch size \(8, 16\), got None"):
-        found.at()
+        diagnosis.at()
     with pytest.raises(bn.BayesNormError, match=r"batch_size must be a diagnosed batch size .* got 32"):
-        found.at(32)
+        diagnosis.at(32)
     with pytest.raises(bn.BayesNormError, match=r"name must be a diagnosed layer \('1', '4'\), got '2'"):
-        found.at(8).layer("2")
+        diagnosis.at(8).layer("2")

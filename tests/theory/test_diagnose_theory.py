@@ -57,17 +57,17 @@ def test_theory_is_a_limit_and_its_known_bias_is_seen(gaussian):
 
 def test_skewed_units_are_rejected():
     """Log-normal inputs in batches of four: the central limit is far away."""
-    found = diagnose(on_inputs(50), (1.5 * rows(4000, 50)).exp(), 4, batches=100).at()
-    for normality in (found.layers[0].mean, found.layers[0].std):
+    result = diagnose(on_inputs(50), (1.5 * rows(4000, 50)).exp(), 4, batches=100).at()
+    for normality in (result.layers[0].mean, result.layers[0].std):
         assert normality.rejected > 0.9
         assert normality.fitted_rejected > 0.9
 
 
 def test_drawing_without_replacement_shows():
-    found = diagnose(on_inputs(100), rows(200, 100), (100,), batches=200).at(100)
-    ratio = found.layers[0].mean.variance_ratio
-    assert float(ratio.mean()) == pytest.approx(found.without_replacement, abs=4 * found.without_replacement * 0.01)
-    assert found.layers[0].mean.rejected > 0.3
+    result = diagnose(on_inputs(100), rows(200, 100), (100,), batches=200).at(100)
+    ratio = result.layers[0].mean.variance_ratio
+    assert float(ratio.mean()) == pytest.approx(result.without_replacement, abs=4 * result.without_replacement * 0.01)
+    assert result.layers[0].mean.rejected > 0.3
 
 
 def test_independent_units_correlate_by_chance_only(gaussian):
@@ -80,12 +80,12 @@ def test_independent_units_correlate_by_chance_only(gaussian):
 
 def test_duplicated_units_are_found():
     x = rows(500, 1).expand(-1, 4).contiguous()
-    found = diagnose(on_inputs(4), x, 16, batches=200).at()
+    result = diagnose(on_inputs(4), x, 16, batches=200).at()
     # Of 28 pairs, 12 (mean with mean, std with std) have |r| = 1; a mean and a std of a normal are independent.
-    assert found.dependence.within == pytest.approx(12 / 28 + 16 / 28 * found.dependence.chance, abs=0.1)
+    assert result.dependence.within == pytest.approx(12 / 28 + 16 / 28 * result.dependence.chance, abs=0.1)
     # Among 64 squares, 32 are 1.
-    assert found.dependence.off_diagonal == pytest.approx(1 - 8 / 32, abs=0.05)
-    assert found.dependence.off_diagonal_chance < 0.05
+    assert result.dependence.off_diagonal == pytest.approx(1 - 8 / 32, abs=0.05)
+    assert result.dependence.off_diagonal_chance < 0.05
 
 
 def test_what_chance_gives_on_average():
@@ -104,7 +104,7 @@ def test_the_lost_variance_of_a_linear_network_has_a_closed_form():
     a = torch.tensor([1.0, 2.0, 1.5], dtype=torch.float64)
     x, batches = rows(800, 3) @ mixing, 250
     model = on_inputs(3, a[None], eps=1e12)
-    found = diagnose(model, x, 16, batches=batches, seed=2).at()
+    result = diagnose(model, x, 16, batches=batches, seed=2).at()
     means = collect_statistics(model, mini_batches(x, 16, batches, seed=2)).mean
     covariance = torch.cov(means.T)
     moved = a * covariance.diagonal().sqrt()
@@ -113,19 +113,19 @@ def test_the_lost_variance_of_a_linear_network_has_a_closed_form():
     pairs = torch.outer(moved, moved).tril(-1)
     error = 2 * float(pairs.square().sum().sqrt() / (a @ covariance @ a)) / (batches * SHUFFLES) ** 0.5
     assert expected > 0.3
-    assert found.variance_lost == pytest.approx(expected, abs=3 * error)
+    assert result.variance_lost == pytest.approx(expected, abs=3 * error)
 
 
 def test_units_that_pull_against_each_other_gain_variance():
     x = rows(500, 1).expand(-1, 2) + 0.1 * rows(500, 2, 1)
-    found = diagnose(on_inputs(2, torch.tensor([[1.0, -1.0]]), eps=1e12), x, 16, batches=100).at()
-    assert found.variance_lost < -5
-    assert "Sampling every statistic independently would add" in found.table()
+    result = diagnose(on_inputs(2, torch.tensor([[1.0, -1.0]]), eps=1e12), x, 16, batches=100).at()
+    assert result.variance_lost < -5
+    assert "Sampling every statistic independently would add" in result.table()
 
 
 def test_normality_of_any_values():
     values = rows(50, 3)
     values[:, 1] = 0.0
-    found = Normality.test(values)
-    assert found.fitted_p_value.isnan().tolist() == [False, True, False]
-    assert float(found.p_value[1]) < 1e-6, "a constant is no standard normal"
+    result = Normality.test(values)
+    assert result.fitted_p_value.isnan().tolist() == [False, True, False]
+    assert float(result.p_value[1]) < 1e-6, "a constant is no standard normal"

@@ -26,8 +26,8 @@ def test_shapes_are_kept_and_columns_of_nan_stay_nan():
     values = normal(30, 4)
     values[:, 2] = torch.nan
     distance = ks.normal_distance(values.sort(0).values)
-    for found in (distance, ks.p_value(distance, 30), ks.fitted_p_value(distance, 30)):
-        assert found.isnan().tolist() == [False, False, True, False]
+    for result in (distance, ks.p_value(distance, 30), ks.fitted_p_value(distance, 30)):
+        assert result.isnan().tolist() == [False, False, True, False]
     assert ks.p_value(distance.view(2, 2), 30).shape == (2, 2)
 
 
@@ -36,8 +36,8 @@ def test_p_values_keep_their_promise_on_normal_samples():
     n, units = 25, 2000
     values = normal(n, units, seed=5).sort(0).values
     error = (0.05 * 0.95 / units) ** 0.5
-    known = ks.p_value(ks.normal_distance(values), n)
-    assert float((known < 0.05).double().mean()) == pytest.approx(0.05, abs=3 * error)
+    p_values = ks.p_value(ks.normal_distance(values), n)
+    assert float((p_values < 0.05).double().mean()) == pytest.approx(0.05, abs=3 * error)
     # Lilliefors' bounds are themselves simulated, from 4000 samples.
     error = (0.05 * 0.95 * (1 / units + 1 / ks.SIMULATIONS)) ** 0.5
     distance = ks.normal_distance(ks.fitted(values))

@@ -49,8 +49,8 @@ def test_weight_decay_prior_is_the_papers():
     assert prior.mean_std is None
     assert prior.std_loc == 0
     assert prior.std_std**2 == pytest.approx(1 / (2 * 500 * 4.0 * 1e-3)), "a variance, not a standard deviation"
-    each = weight_decay_prior(500, 4.0, torch.tensor([1e-3, 1e-2]))
-    torch.testing.assert_close(each.std_std, torch.tensor([0.5, 0.05**0.5 / math.sqrt(2)]))
+    decays = weight_decay_prior(500, 4.0, torch.tensor([1e-3, 1e-2]))
+    torch.testing.assert_close(decays.std_std, torch.tensor([0.5, 0.05**0.5 / math.sqrt(2)]))
 
 
 def test_its_divergence_has_the_gradient_of_weight_decay():
