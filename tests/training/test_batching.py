@@ -95,8 +95,8 @@ def test_every_kind_of_data_trains_the_same():
 @pytest.mark.parametrize("kind", SAME)
 def test_data_are_brought_to_the_network(kind):
     data, batch_size = SAME[kind]()
-    found = trained(data, batch_size=batch_size, model=network().cuda())
-    torch.testing.assert_close(found, trained(X, Y, batch_size=SIZE), rtol=1e-3, atol=1e-4)
+    result = trained(data, batch_size=batch_size, model=network().cuda())
+    torch.testing.assert_close(result, trained(X, Y, batch_size=SIZE), rtol=1e-3, atol=1e-4)
 
 
 class Measured(Stream):
@@ -105,8 +105,8 @@ class Measured(Stream):
 
 
 def test_a_stream_may_know_its_length():
-    for given, batch_size in ((Measured(), SIZE), (DataLoader(Measured(), SIZE), None)):
-        assert torch.equal(trained(given, batch_size=batch_size), trained(Stream(), batch_size=SIZE))
+    for data, batch_size in ((Measured(), SIZE), (DataLoader(Measured(), SIZE), None)):
+        assert torch.equal(trained(data, batch_size=batch_size), trained(Stream(), batch_size=SIZE))
 
 
 def test_a_stream_is_taken_as_it_comes():
@@ -149,9 +149,9 @@ def test_a_loaders_own_generator_is_left_alone():
     ):
         trained(made)
         assert torch.equal(generator.get_state(), before)
-        with pytest.raises(InputError) as kept:  # and with it the frames that it went through
+        with pytest.raises(InputError) as refusal:  # and with it the frames that it went through
             trained(made, model=nn.Linear(2, 1))
-        assert torch.equal(generator.get_state(), before), kept
+        assert torch.equal(generator.get_state(), before), refusal
 
 
 @pytest.mark.parametrize(

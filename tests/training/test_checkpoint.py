@@ -81,17 +81,17 @@ def test_resumed_is_uninterrupted(name, device, tmp_path):
     torch.nn.init.zeros_(other[0].weight)
     with torch.random.fork_rng():
         torch.manual_seed(99)
-        found = call(other, path, **options)
+        result = call(other, path, **options)
     if device == "cpu":
         assert torch.equal(weights(other), weights(whole))
-        assert told(found) == told(expected)
+        assert told(result) == told(expected)
     else:
         torch.testing.assert_close(weights(other), weights(whole), rtol=1e-4, atol=1e-5)
     assert not other.training
     again = network().to(device)
     repeated = call(again, path, stop_after=0, **options)
     assert torch.equal(weights(again), weights(other)), "a run that is over comes back at once"
-    assert (told(repeated), repeated.seconds) == (told(found), found.seconds)
+    assert (told(repeated), repeated.seconds) == (told(result), result.seconds)
     assert os.listdir(tmp_path) == [path.name]
 
 
@@ -135,20 +135,20 @@ def test_a_network_may_draw_from_any_generator(tmp_path):
     expected = call(whole)
     with pytest.raises(Stop):
         call(Shaken(), tmp_path / "run", 3)
-    found = call(model, tmp_path / "run")
+    result = call(model, tmp_path / "run")
     assert torch.equal(weights(model), weights(whole))
-    assert told(found) == told(expected)
+    assert told(result) == told(expected)
 
 
 def test_more_epochs_may_follow(tmp_path):
     whole, parts = network(), network()
     expected = call(whole)
     call(parts, tmp_path / "run", epochs=3)
-    found = call(network(), tmp_path / "run", epochs=3)
-    assert found.stopped == 3
-    found = call(parts, tmp_path / "run")
+    result = call(network(), tmp_path / "run", epochs=3)
+    assert result.stopped == 3
+    result = call(parts, tmp_path / "run")
     assert torch.equal(weights(parts), weights(whole))
-    assert told(found) == told(expected)
+    assert told(result) == told(expected)
     start = network()
     with pytest.raises(BayesNormError, match=r"epochs is 2, but the checkpoint already has 7"):
         call(start, tmp_path / "run", epochs=2)

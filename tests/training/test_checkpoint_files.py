@@ -67,10 +67,10 @@ def test_another_runs_checkpoint_is_refused(case, tmp_path):
     path = tmp_path / "run"
     call(network(), path, epochs=1)
     content, model, before = path.read_bytes(), make(), torch.get_rng_state()
-    kept = weights(model).clone()
+    original = weights(model).clone()
     with pytest.raises(FileFormatError, match=rf"(?s)checkpoint: .*run is from another run: .*{message}.*another path"):
         call(model, path, **options)
-    assert torch.equal(weights(model), kept)
+    assert torch.equal(weights(model), original)
     assert torch.equal(torch.get_rng_state(), before)
     assert path.read_bytes() == content
 
@@ -195,14 +195,16 @@ def test_any_nesting_comes_back(tmp_path):
     }
     assert store.read() is None
     store.write(state)
-    found = store.read()
-    assert list(found) == list(state)
-    assert found["numbers"] == state["numbers"]
-    assert [type(value) for value in found["numbers"]] == [type(value) for value in state["numbers"]]
-    assert found["empty"] == state["empty"]
-    assert [type(value) for value in found["empty"]] == [dict, list, tuple, Counter]
-    assert isinstance(found[0]["nested"], tuple)
-    for old, new in zip([*state[0]["nested"], *state["kinds"]], [*found[0]["nested"], *found["kinds"]], strict=True):
+    content = store.read()
+    assert list(content) == list(state)
+    assert content["numbers"] == state["numbers"]
+    assert [type(value) for value in content["numbers"]] == [type(value) for value in state["numbers"]]
+    assert content["empty"] == state["empty"]
+    assert [type(value) for value in content["empty"]] == [dict, list, tuple, Counter]
+    assert isinstance(content[0]["nested"], tuple)
+    for old, new in zip(
+        [*state[0]["nested"], *state["kinds"]], [*content[0]["nested"], *content["kinds"]], strict=True
+    ):
         assert torch.equal(old, new)
         assert old.dtype == new.dtype
     with pytest.raises(BayesNormError, match=r"checkpoint: state\.a\.0 is of type object, which cannot be saved"):

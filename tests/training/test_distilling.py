@@ -75,13 +75,13 @@ def test_steps_are_shares_of_what_weights_are():
 
 
 def test_a_rate_or_an_optimiser_of_ones_own_is_taken():
-    x, found = torch.randn(64, 4), []
+    x, result = torch.randn(64, 4), []
     for options in ({"learning_rate": 0.0}, {"optimiser": partial(SGD, lr=0.0)}, {}):
         small = network(8, 2)
         before = small[0].weight.detach().clone()
         distill(small, network(32, 1), x, epochs=1, batch_size=32, **options)
-        found.append(torch.equal(small[0].weight, before))
-    assert found == [True, True, False]
+        result.append(torch.equal(small[0].weight, before))
+    assert result == [True, True, False]
 
 
 def test_teacher_and_student_see_the_same_crops():
@@ -134,10 +134,10 @@ def test_what_layers_add_to_the_loss():
     teacher = Teacher(large, layers=["0"], weight=2.0)
     with teacher.watching(small), torch.no_grad():
         _, said = teacher(x, torch.zeros(5))
-        found = teacher.loss(small(x), said)
+        result = teacher.loss(small(x), said)
         mine, its = small[0](x), large[0](x)
         plain = Teacher(large).loss(small(x), said)
-    torch.testing.assert_close(found - plain, 2.0 * (mine - its).square().mean() / its.square().mean())
+    torch.testing.assert_close(result - plain, 2.0 * (mine - its).square().mean() / its.square().mean())
 
 
 def test_layers_of_other_shapes_are_refused():

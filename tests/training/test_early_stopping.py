@@ -19,30 +19,30 @@ from .small_training import data, network, trained, weights
 
 def test_the_best_network_is_kept():
     scores = iter([3.0, 1.0, 2.0, 2.0])
-    kept = {}
+    states = {}
 
     def evaluate(model):
         assert not model.training
         assert not torch.is_grad_enabled()
         score = next(scores)
-        kept[score] = weights(model)
+        states[score] = weights(model)
         return score
 
     model, history = trained(network(), epochs=8, evaluate=evaluate, evaluate_every=2)
     assert history.scores == [(2, 3.0), (4, 1.0), (6, 2.0), (8, 2.0)]
     assert history.epochs == 4
     assert history.stopped == 8
-    assert torch.equal(weights(model), kept[1.0])
+    assert torch.equal(weights(model), states[1.0])
 
 
 @pytest.mark.parametrize("end", [KeyboardInterrupt, float("nan"), OSError])
 def test_the_best_network_is_kept_whatever_ends_training(end, tmp_path, monkeypatch):
     """A key, a loss that is no number, a disk that is full: hours of training must not go with it."""
-    kept, scores, steps = {}, iter([3.0, 1.0, 2.0]), iter(range(100))
+    states, scores, steps = {}, iter([3.0, 1.0, 2.0]), iter(range(100))
 
     def evaluate(model):
         score = next(scores)
-        kept[score] = weights(model)
+        states[score] = weights(model)
         if score == 2 and end is OSError:
             monkeypatch.setattr("os.replace", lambda *_: (_ for _ in ()).throw(OSError("disk full")))
         return score
@@ -67,7 +67,7 @@ def test_the_best_network_is_kept_whatever_ends_training(end, tmp_path, monkeypa
             checkpoint=tmp_path / "run",
             checkpoint_every=0,
         )
-    assert torch.equal(weights(model), kept[1.0])
+    assert torch.equal(weights(model), states[1.0])
     assert not model.training
 
 
@@ -95,13 +95,13 @@ def test_early_stopping_on_validation_rows(monkeypatch):
     x, y = data(30, seed=1)
     options = {"optimiser": partial(SGD, lr=0.3), "seed": 5}
     model = network(nn.Dropout(0.5))
-    kept, history = trained(model, epochs=60, validation=(x.double().numpy(), y), patience=4, **options)
+    states, history = trained(model, epochs=60, validation=(x.double().numpy(), y), patience=4, **options)
     scores = dict(history.scores)
     assert history.epochs == min(scores, key=scores.get)
     assert history.stopped == history.epochs + 4 < 60
-    assert scores[history.epochs] == pytest.approx(mse_loss(kept(x), y).item(), rel=1e-6)
+    assert scores[history.epochs] == pytest.approx(mse_loss(states(x), y).item(), rel=1e-6)
     again, _ = trained(model, epochs=history.epochs, **options)
-    assert torch.equal(weights(kept), weights(again)), "looking changes nothing"
+    assert torch.equal(weights(states), weights(again)), "looking changes nothing"
     monkeypatch.setattr(objective, "VALIDATION_ELEMENTS", 1)
     _, in_parts = trained(model, epochs=60, validation=(x, y), patience=4, **options)
     np.testing.assert_allclose([score for _, score in in_parts.scores], [*scores.values()], rtol=1e-6)
@@ -111,9 +111,9 @@ def test_a_network_that_writes_into_its_input_leaves_validation_rows_alone():
     x, y = data(30, seed=1)
     before = x.clone()
     model = nn.Sequential(nn.LeakyReLU(0.5, inplace=True), nn.Linear(3, 1))
-    kept, history = trained(model, epochs=4, validation=(x, y))
+    states, history = trained(model, epochs=4, validation=(x, y))
     assert torch.equal(x, before)
-    assert history.scores[-1][1] == pytest.approx(mse_loss(kept(before.clone()), y).item(), rel=1e-6)
+    assert history.scores[-1][1] == pytest.approx(mse_loss(states(before.clone()), y).item(), rel=1e-6)
 
 
 def test_a_plateau_is_one_of_scores_however_seldom_they_come():
@@ -150,7 +150,7 @@ def test_a_score_that_is_no_number_chooses_nothing():
 
 def test_what_looking_samples_and_changes_is_its_own():
     """Evaluation in the middle leaves training as it was: random numbers, modes of layers, gradients."""
-    found, drawn = [], []
+    result, drawn = [], []
 
     def look(_epoch, model):
         assert not any(module.training for module in model.modules())
@@ -165,7 +165,7 @@ def test_what_looking_samples_and_changes_is_its_own():
         modes = []
         frozen.register_forward_pre_hook(lambda module, _args, modes=modes: modes.append(module.training))
         train(model, *data(), loss=mse_loss, epochs=3, batch_size=8, on_epoch=on_epoch)
-        found.append((weights(model).tolist(), modes))
-    assert found[0] == found[1]
+        result.append((weights(model).tolist(), modes))
+    assert result[0] == result[1]
     assert modes == [True] + [False] * 14, "once it is put into evaluation mode it stays there"
     assert len(drawn) == 3

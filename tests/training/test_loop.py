@@ -74,10 +74,10 @@ def by_hand(model, optimiser, schedule, decay, penalties, epochs=4, batch_size=8
 def test_it_is_the_loop_that_everybody_writes(optimiser, schedule, decay, penalties):
     model = network(nn.Dropout(0.3))
     expected, losses = by_hand(model, optimiser or partial(Adam, lr=1e-3), schedule, decay, penalties)
-    found, history = trained(
+    result, history = trained(
         model, epochs=4, seed=3, optimiser=optimiser, schedule=schedule, weight_decay=decay, penalties=penalties
     )
-    assert torch.equal(weights(found), weights(expected))
+    assert torch.equal(weights(result), weights(expected))
     np.testing.assert_allclose(history.losses, losses, rtol=1e-6)
     assert history.epochs == history.stopped == 4
     assert history.seconds > 0
@@ -147,8 +147,8 @@ def test_modes_while_and_after():
 def test_parameters_that_are_named_twice_are_trained_once():
     model = network()
     once, twice = copy.deepcopy(model), copy.deepcopy(model)
-    for each, parameters in ((once, [*once.parameters()]), (twice, [*twice.parameters(), twice[0].weight])):
-        train(each, *data(), loss=mse_loss, epochs=2, batch_size=8, parameters=parameters, weight_decay=0.1)
+    for trainee, parameters in ((once, [*once.parameters()]), (twice, [*twice.parameters(), twice[0].weight])):
+        train(trainee, *data(), loss=mse_loss, epochs=2, batch_size=8, parameters=parameters, weight_decay=0.1)
     assert torch.equal(weights(once), weights(twice))
 
 
@@ -210,7 +210,7 @@ def test_bad_arguments(case):
 
 
 def rates(*values, **options):
-    return [group["lr"] for group in relative_adam([nn.Parameter(own) for own in values], **options).param_groups]
+    return [group["lr"] for group in relative_adam([nn.Parameter(value) for value in values], **options).param_groups]
 
 
 def test_rates_are_shares_of_sizes():
@@ -236,7 +236,7 @@ def test_gradients_are_switched_on_for_training_and_off_again(mode):
     models[1].load_state_dict(models[0].state_dict())
     expected = train(models[0], X, X[:, :1], loss=mse_loss, epochs=2, batch_size=8)
     with mode():
-        found = train(models[1], X, X[:, :1], loss=mse_loss, epochs=2, batch_size=8)
+        training = train(models[1], X, X[:, :1], loss=mse_loss, epochs=2, batch_size=8)
         assert not torch.is_grad_enabled()
-    assert found.losses == expected.losses
+    assert training.losses == expected.losses
     assert torch.equal(models[1][0].weight, models[0][0].weight)

@@ -18,16 +18,16 @@ from .small_training import DEVICES, data, network, trained, weights
 
 def test_weight_decay_of_a_network_without_matrices():
     model, plain = nn.BatchNorm1d(3), nn.BatchNorm1d(3)
-    for each, decay in ((model, 0.1), (plain, 0.0)):
-        train(each, data()[0], data()[0], loss=mse_loss, epochs=2, batch_size=8, weight_decay=decay)
+    for trainee, decay in ((model, 0.1), (plain, 0.0)):
+        train(trainee, data()[0], data()[0], loss=mse_loss, epochs=2, batch_size=8, weight_decay=decay)
     assert torch.equal(weights(model), weights(plain))
 
 
 def test_penalties_may_come_from_a_generator():
     model = network()
     penalty = [lambda model, _epoch: model[0].weight.square().sum()]
-    found = [weights(trained(model, penalties=given)[0]) for given in (penalty, (each for each in penalty))]
-    assert torch.equal(*found)
+    results = [weights(trained(model, penalties=source)[0]) for source in (penalty, (single for single in penalty))]
+    assert torch.equal(*results)
 
 
 def test_memory_that_runs_out_is_told_as_such():
@@ -123,8 +123,8 @@ RECORDED = {
 def test_recorded_steps_train_as_others_do(case, device):
     model, options = network(nn.Dropout(0.2)).to(device), {"epochs": 5, "seed": 3, **RECORDED[case]}
     expected, history = trained(model, **options)
-    found, other = trained(model, compiled="graph", **options)
-    assert torch.allclose(weights(found), weights(expected), rtol=1e-4, atol=1e-5)
+    result, other = trained(model, compiled="graph", **options)
+    assert torch.allclose(weights(result), weights(expected), rtol=1e-4, atol=1e-5)
     assert other.losses == pytest.approx(history.losses, rel=1e-4)
 
 

@@ -20,23 +20,23 @@ def images(count=200, channels=3, height=6, width=5):
 def windows(image, padding, flip):
     """All that can become of an image, by a plain loop."""
     padded, (height, width) = F.pad(image, (padding,) * 4), image.shape[1:]
-    found = {}
+    results = {}
     for top in range(2 * padding + 1):
         for left in range(2 * padding + 1):
             window = padded[:, top : top + height, left : left + width]
-            found[top, left, False] = window
+            results[top, left, False] = window
             if flip:
-                found[top, left, True] = window.flip(2)
-    return found
+                results[top, left, True] = window.flip(2)
+    return results
 
 
 @pytest.mark.parametrize(("padding", "flip"), [(2, True), (1, False), (0, True)])
 def test_every_image_becomes_one_of_its_windows_and_all_of_them_come(padding, flip):
-    given = images()
+    pictures = images()
     torch.manual_seed(0)
-    made = CropAndFlip(padding, flip)(given) * 255
+    made = CropAndFlip(padding, flip)(pictures) * 255
     seen = set()
-    for image, result in zip(given, made, strict=True):
+    for image, result in zip(pictures, made, strict=True):
         ways = [way for way, window in windows(image, padding, flip).items() if torch.equal(window, result.round())]
         assert len(ways) == 1  # random images have no two windows alike
         seen.add(ways[0])
@@ -46,12 +46,12 @@ def test_every_image_becomes_one_of_its_windows_and_all_of_them_come(padding, fl
 
 @pytest.mark.parametrize("axes", [(), (1,), (2,)])
 def test_targets_move_with_their_images(axes):
-    given = images(50)
-    labels = given[:, :1].long().expand(-1, *(axes or (1,)), -1, -1).reshape(50, *axes, 6, 5)
+    pictures = images(50)
+    labels = pictures[:, :1].long().expand(-1, *(axes or (1,)), -1, -1).reshape(50, *axes, 6, 5)
     torch.manual_seed(0)
-    made, moved = CropAndFlip(2, void=1000)(given, labels)
+    made, moved = CropAndFlip(2, void=1000)(pictures, labels)
     torch.manual_seed(0)
-    assert torch.equal(made, CropAndFlip(2)(given))
+    assert torch.equal(made, CropAndFlip(2)(pictures))
     assert moved.shape == labels.shape
     shown = (made[:, :1] * 255).round().long().expand(-1, *(axes or (1,)), -1, -1).reshape(moved.shape)
     inside = moved != 1000
@@ -62,10 +62,10 @@ def test_targets_move_with_their_images(axes):
 
 def test_half_of_the_images_are_mirrored_and_windows_are_independent_of_it():
     torch.manual_seed(0)
-    given = images(4000, 1, 1, 3)
-    made = (CropAndFlip(0)(given) * 255).round()
-    mirrored = ((made == given.flip(3)).all((1, 2, 3)) & ~(made == given).all((1, 2, 3))).double()
-    different = (given != given.flip(3)).any((1, 2, 3)).sum()
+    pictures = images(4000, 1, 1, 3)
+    made = (CropAndFlip(0)(pictures) * 255).round()
+    mirrored = ((made == pictures.flip(3)).all((1, 2, 3)) & ~(made == pictures).all((1, 2, 3))).double()
+    different = (pictures != pictures.flip(3)).any((1, 2, 3)).sum()
     assert abs(mirrored.sum() / different - 0.5) < 4 * (0.25 / different) ** 0.5
 
 
