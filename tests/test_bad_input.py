@@ -192,8 +192,8 @@ def test_nan_or_infinity_in_x(bad, refused):
     posterior = fit(model)
     x = X[:5].clone()
     x[2, 1] = bad
-    for given in (x, x.numpy(), x.double(), x.tolist()):
-        refused(model, r"x has 1 NaN or infinite values out of 15", lambda g=given: posterior.predict(g), InputError)
+    for data in (x, x.numpy(), x.double(), x.tolist()):
+        refused(model, r"x has 1 NaN or infinite values out of 15", lambda g=data: posterior.predict(g), InputError)
 
 
 def test_a_number_too_large_for_the_networks_dtype_is_infinity(refused):
@@ -234,8 +234,8 @@ def test_infinity_that_appears_in_a_statistic(refused):
 def test_x_of_another_shape(shape, refused):
     model = net()
     posterior = fit(model)
-    found = r", ".join(map(str, shape))
-    refused(model, rf"^x\b.* shape \({found}", lambda: posterior.predict(torch.zeros(shape)), InputError)
+    result = r", ".join(map(str, shape))
+    refused(model, rf"^x\b.* shape \({result}", lambda: posterior.predict(torch.zeros(shape)), InputError)
 
 
 def test_training_data_of_another_shape(refused):

@@ -113,17 +113,17 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
     monkeypatch.setattr(late_layers, "prediction_cost", lambda posterior, _x, _samples: 1 + 0.5 * len(posterior.layers))
     # Nor does a table have to be learned well.
     brief = {"max_epochs": 4, "fast": True}
-    monkeypatch.setattr(estimator, "plan_for", lambda *rows, **given: plan_for(*rows, **{**given, **brief}))
+    monkeypatch.setattr(estimator, "plan_for", lambda *rows, **options: plan_for(*rows, **{**options, **brief}))
     names, left_out = {"torch": torch, **copy.deepcopy(stand_ins())}, []
-    found = [(number, need, code) for where, number, need, code in blocks() if where == page]
-    assert found, "a page has Python"
-    for number, need, code in found:
+    results = [(number, need, code) for where, number, need, code in blocks() if where == page]
+    assert results, "a page has Python"
+    for number, need, code in results:
         why = missing(need) if need else None
         if why is None:
             exec(compile(code, f"{page}, block {number}", "exec"), names)
         else:
             left_out.append((number, why))
-    assert len(left_out) < len(found)
+    assert len(left_out) < len(results)
     for number, why in left_out:
         assert why.startswith("needs"), f"block {number}"
 
@@ -213,9 +213,9 @@ def test_how_good_is_my_uncertainty(run):
     text = done.stdout
 
     def numbers(pattern):
-        found = re.search(pattern, text)
-        assert found, pattern
-        return [float(number) for number in found.groups()]
+        match = re.search(pattern, text)
+        assert match, pattern
+        return [float(number) for number in match.groups()]
 
     noise_std, effective = numbers(r"noise std ([\d.]+), effective batch size (\d+)")
     rmse, crps = numbers(r"RMSE ([\d.]+), CRPS ([\d.]+)")

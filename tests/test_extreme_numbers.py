@@ -101,8 +101,8 @@ def test_targets_in_large_units_are_no_problem():
     scaled = nn.Sequential(network(), Apply(lambda f: 1e12 * f)).eval()
     posterior = bn.MCBN(batch_size=16, states=16).fit(scaled, X)
     for options in ({}, {"score": "pll"}):
-        found = bn.calibrate(posterior, X, 1e12 * Y, **options)
-        assert torch.isfinite(found.predict(X).log_prob(1e12 * Y)).all()
+        calibrated = bn.calibrate(posterior, X, 1e12 * Y, **options)
+        assert torch.isfinite(calibrated.predict(X).log_prob(1e12 * Y)).all()
     assert torch.isfinite(posterior.predict(X, bn.Delta()).variance).all()
 
 
@@ -110,8 +110,8 @@ def test_searches_pass_over_batch_sizes_that_are_too_small_and_refuse_those_that
     wild = dataclasses.replace(fitted(), fitted_batch_size=10**6)
     with pytest.raises(NotFiniteError):
         wild.at_batch_size(1).predict(X)
-    found = bn.calibrate(wild.at_batch_size(4096), X, Y)
-    assert torch.isfinite(found.predict(X).mean).all()
+    calibrated = bn.calibrate(wild.at_batch_size(4096), X, Y)
+    assert torch.isfinite(calibrated.predict(X).mean).all()
     posterior = fitted()
     with pytest.raises(NotFiniteError, match=r"not finite at effective batch size 0.0001"):
         bn.calibrate(posterior, X, Y, batch_size=[1e-4, 32.0])

@@ -141,7 +141,7 @@ def test_pages():
 
 def test_strings_and_comments():
     for folder in sorted({path.parent for path in CODE}):
-        assert not [each for path in CODE if path.parent == folder for each in findings(path)]
+        assert not [finding for path in CODE if path.parent == folder for finding in findings(path)]
 
 
 @pytest.mark.parametrize(
@@ -159,8 +159,8 @@ def test_the_check_itself(text, finding, tmp_path, monkeypatch):
     monkeypatch.setitem(globals(), "ROOT", tmp_path)
     page = tmp_path / "page.md"
     page.write_text(text)
-    found = [*findings(page), *dead_links(page)]
-    assert (len(found) == 1 and finding in found[0]) if finding else not found
+    results = [*findings(page), *dead_links(page)]
+    assert (len(results) == 1 and finding in results[0]) if finding else not results
 
 
 if __name__ == "__main__":

@@ -51,12 +51,12 @@ def code_lines(source: str) -> int:
 
 def sizes() -> dict[str, int]:
     """Return the code lines of every package, and of the modules beside them."""
-    found: dict[str, int] = {}
+    results: dict[str, int] = {}
     for path in sorted(SOURCE.rglob("*.py")):
         name = path.relative_to(SOURCE).parts[0]
         name = "top level" if name.endswith(".py") else name
-        found[name] = found.get(name, 0) + code_lines(path.read_text())
-    return found
+        results[name] = results.get(name, 0) + code_lines(path.read_text())
+    return results
 
 
 def test_packages_are_within_their_budget():

@@ -28,9 +28,9 @@ def test_fits_and_predictions_leave_nothing_behind(tmp_path):
     before = counted()
     one_round()
     assert counted() == before
-    kept = torch.zeros(1)
+    sink = torch.zeros(1)
     with (tmp_path / "file").open("w"):
-        assert counted() == (before[0] + len(kept), before[1], before[2] + 1), "what is kept is seen"
+        assert counted() == (before[0] + len(sink), before[1], before[2] + 1), "what is kept is seen"
 
 
 def test_what_grows_is_seen():

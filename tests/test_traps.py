@@ -103,24 +103,24 @@ def test_trap_10_the_centre_of_the_samples_is_the_deployed_network():
 def test_trap_11_cached_statistics_are_no_live_buffers():
     model = net()
     posterior = bn.MCBN(batch_size=8, states=6, center="batch").fit(model, X)
-    kept = {name: value.clone() for name, value in posterior.sample(6).items()}
-    distinct = {tuple(row) for row in kept["1.running_mean"].tolist()}
+    copies = {name: value.clone() for name, value in posterior.sample(6).items()}
+    distinct = {tuple(row) for row in copies["1.running_mean"].tolist()}
     assert len(distinct) == 6, "six batches, six different statistics"
     model.train()
     model(X)  # updates the running statistics in place
     bn.MCBN(batch_size=8, states=6).fit(model, X + 5)
     posterior.predict(X + 3)
     for name, value in posterior.sample(6).items():
-        assert torch.equal(value, kept[name]), name
+        assert torch.equal(value, copies[name]), name
 
 
 def test_trap_11_the_centre_is_no_live_buffer():
     model = net().eval()
     posterior = bn.MCBN(batch_size=8, states=6).fit(model, X)
-    kept = posterior.running.clone()
+    copies = posterior.running.clone()
     model.train()
     model(X)
-    assert torch.equal(posterior.running, kept)
+    assert torch.equal(posterior.running, copies)
 
 
 def test_trap_6_precision_and_scores_are_in_raw_units():
