@@ -31,6 +31,7 @@ ROOMS = [
     "plots",
     "report",
     "maps",
+    "serving",
     "cli",
     "__init__",
     "__main__",
@@ -58,7 +59,21 @@ EXTERNAL = {
 }
 """Third-party packages that these rooms may import; elsewhere, what an extra brings."""
 
-EXTRAS = ("sklearn", "pandas", "typer", "rich", "matplotlib", "jinja2", "PIL", "ray", "onnx", "torchmetrics")
+EXTRAS = (
+    "sklearn",
+    "pandas",
+    "typer",
+    "rich",
+    "matplotlib",
+    "jinja2",
+    "PIL",
+    "ray",
+    "onnx",
+    "torchmetrics",
+    "starlette",
+    "uvicorn",
+    "msgspec",
+)
 
 
 @dataclasses.dataclass(frozen=True)

@@ -1,1 +1,1 @@
-"""The command line: `bayesnorm fit`, `predict`, `drift`, `report`, `maps` and `data`, with one file per command."""
+"""The command line: `bayesnorm fit`, `predict`, `drift`, `report`, `serve` and others, with one file per command."""

@@ -22,6 +22,7 @@ from .options import Force, RunFolder, SpreadsheetSafe, option
 from .output_files import mark_formula, require_free, write_table
 from .printing import note
 from .run_folder import CONTENTS, PAGE, read_json, read_runs, unchanged
+from .serve import serve
 
 if TYPE_CHECKING:
     from ..report import Report
@@ -160,6 +161,7 @@ app.command("fit")(fit)
 app.command("predict")(predict)
 app.command("drift")(drift)
 app.command("report")(report)
+app.command("serve")(serve)
 app.command("maps")(maps)
 app.command("doctor")(doctor)
 data.command("csv")(data_csv)

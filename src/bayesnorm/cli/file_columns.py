@@ -89,7 +89,7 @@ class ColumnFormat:
 
 
 def convert_columns(
-    frame: Any, path: Path | Source, formats: Mapping[str, ColumnFormat] | None = None, decimal: str = "."
+    frame: Any, path: Path | Source | str, formats: Mapping[str, ColumnFormat] | None = None, decimal: str = "."
 ) -> tuple[Any, dict[str, column_types.Kind]]:
     """Return the table with columns of float64, text or dates, and the kind of each column.
 
@@ -97,7 +97,7 @@ def convert_columns(
 
     Args:
         frame: A part of a table, from `read_table` or `read_chunks`.
-        path: The file of the table, for messages.
+        path: The file of the table, or another name of it, for messages.
         formats: How columns are read; the kind of other columns is detected.
         decimal: The decimal point of cells that are text.
     """
@@ -125,8 +125,13 @@ def read_as_in_training(frame: Any, file: TableFile, facts: Mapping[str, Any]) -
         file: The file of the rows.
         facts: The contents of the run's `run.json`.
     """
-    formats = {column["name"]: ColumnFormat.from_json(column) for column in facts["columns"]}
+    formats = formats_in_training(facts)
     return convert_columns(frame[list(formats)], file.source, formats, file.decimal)[0]
+
+
+def formats_in_training(facts: Mapping[str, Any]) -> dict[str, ColumnFormat]:
+    """Return how each column was read in training, from the contents of the run's `run.json`."""
+    return {column["name"]: ColumnFormat.from_json(column) for column in facts["columns"]}
 
 
 def mask_non_numbers(column: Any, decimal: str, number_format: NumberFormat | None) -> Any:
@@ -134,7 +139,7 @@ def mask_non_numbers(column: Any, decimal: str, number_format: NumberFormat | No
     return column.mask(read_formatted(column, number_format or NumberFormat(), decimal)[1])
 
 
-def _read_dates(column: Any, path: Path | Source, date_format: DateFormat, forgiving: bool) -> NDArray[Any]:
+def _read_dates(column: Any, path: Path | Source | str, date_format: DateFormat, forgiving: bool) -> NDArray[Any]:
     """Return a column of dates, or raise an error that names a cell that is not a date."""
     values, unreadable = read_dates(column, date_format)
     if unreadable.any() and not forgiving:
@@ -148,7 +153,11 @@ def _read_dates(column: Any, path: Path | Source, date_format: DateFormat, forgi
 
 
 def _read_column(
-    column: Any, path: Path | Source, kind: column_types.Kind | None, decimal: str, number_format: NumberFormat | None
+    column: Any,
+    path: Path | Source | str,
+    kind: column_types.Kind | None,
+    decimal: str,
+    number_format: NumberFormat | None,
 ) -> tuple[NDArray[Any], column_types.Kind]:
     """Return a column's values and their kind, which is `kind` unless that is None."""
     from ..tabular import column_types
@@ -195,7 +204,7 @@ def _require_plain(column: Any, where: str) -> None:
             )
 
 
-def _kind_in_training(column: Any, path: Path | Source, unreadable: NDArray[np.bool_]) -> column_types.Kind:
+def _kind_in_training(column: Any, path: Path | Source | str, unreadable: NDArray[np.bool_]) -> column_types.Kind:
     """Return the kind of a training column, or raise an error that says why it is unclear and what to do."""
     from ..tabular import column_types
 

@@ -242,20 +242,30 @@ def data_frame(rows: Sequence[Sequence[Any]], names: Sequence[str], places: Sequ
         names: The names of the columns.
         places: The positions of these columns in the rows.
     """
-    values: dict[str, Any] = {}  # of texts; equal texts become the same object
+    values: dict[str, Any] = {}
     columns = [*zip(*rows, strict=True)]
+    cells = {name: plain_cells(columns[place], values) for name, place in zip(names, places, strict=True)}
+    return pandas().DataFrame(cells, columns=list(names), dtype=object)
+
+
+def plain_cells(cells: Iterable[Any], values: dict[str, Any]) -> list[Any]:
+    """Return cells that have types: missing text as None, without control characters or numbers too large for a float.
+
+    Args:
+        cells: The cells.
+        values: The texts so far; equal texts become the same object.
+    """
 
     def value(cell: Any) -> Any:
         if isinstance(cell, str):
             if cell not in values:
                 values[cell] = None if is_missing(cell) else escape(cell)
             return values[cell]
-        if isinstance(cell, int) and cell.bit_length() >= sys.float_info.max_exp:  # too large for a float
+        if isinstance(cell, int) and cell.bit_length() >= sys.float_info.max_exp:
             return math.copysign(math.inf, 1 if cell > 0 else -1)
         return cell
 
-    cells = {name: [*map(value, columns[place])] for name, place in zip(names, places, strict=True)}
-    return pandas().DataFrame(cells, columns=list(names), dtype=object)
+    return [*map(value, cells)]
 
 
 def pandas() -> Any:
