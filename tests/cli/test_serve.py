@@ -20,7 +20,9 @@ import pytest
 import torch
 from torch import nn
 
-pytest.importorskip("bayesnorm.serving", reason="needs starlette, uvicorn and msgspec")
+pytest.importorskip("msgspec", reason="needs the extra serve: pip install msgspec starlette uvicorn")
+pytest.importorskip("starlette", reason="needs the extra serve: pip install msgspec starlette uvicorn")
+pytest.importorskip("uvicorn", reason="needs the extra serve: pip install msgspec starlette uvicorn")
 
 import bayesnorm as bn
 from bayesnorm import serving

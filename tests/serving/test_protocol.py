@@ -10,7 +10,9 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("bayesnorm.serving", reason="needs starlette, uvicorn and msgspec")
+pytest.importorskip("msgspec", reason="needs the extra serve: pip install msgspec starlette uvicorn")
+pytest.importorskip("starlette", reason="needs the extra serve: pip install msgspec starlette uvicorn")
+pytest.importorskip("uvicorn", reason="needs the extra serve: pip install msgspec starlette uvicorn")
 
 from ..served import Doubling, Image, Server, serving_model
 
