@@ -27,6 +27,7 @@ BUDGET = {
     "posterior": 1_965,
     "predictive": 848,
     "report": 1_930,
+    "serving": 857,
     "calibration": 982,
     "shift": 722,
     "tabular": 4_505,
