@@ -92,7 +92,7 @@ def test_a_forward_that_fails_leaves_activations_as_they_were():
     FEW.outputs(posterior, x)
     private = posterior.executable._network.module
     failing, private.head.forward = private.head.forward, None
-    with pytest.raises(TypeError):
+    with pytest.raises(bn.BayesNormError, match="TypeError"):
         FEW.outputs(posterior, x)
     private.head.forward = failing
     assert not private.first[2].inplace

@@ -12,7 +12,7 @@ from torch import Tensor
 from ..engines import MonteCarlo, require_finite
 from ..likelihoods import Categorical, Gaussian, Likelihood, with_zero
 from ..metrics import scored_labels
-from ..posterior import Posterior
+from ..posterior import Posterior, effective_batch_size
 from ..predictive import ClassificationPredictive, as_targets, at_least_single
 from ..progress import Progress
 from .held_out_scores import HeldOutScores, Score, score_points
@@ -173,7 +173,9 @@ def require_scorable(cases: Sequence[Case], likelihood: Likelihood, score: Score
     The outputs of one example are used for all others.
     """
     for posterior, x, y in cases:
-        f = at_least_single(MonteCarlo(1).outputs(posterior, posterior.executable.few(x), seed))[:, :1]
+        graph = effective_batch_size(posterior) is None  # the network may need all nodes of a graph
+        few = posterior.executable.few(x) if graph else x[:2]
+        f = at_least_single(MonteCarlo(1).outputs(posterior, few, seed))[:, :1]
         score_points(likelihood.predictive(f.expand(1, len(x), *f.shape[2:])), y, score)
 
 

@@ -198,7 +198,8 @@ class _Watch(TorchFunctionMode):
         with contextlib.suppress(Exception):  # some networks need targets in training mode
             self.run(_in_training(self._network), inputs[0])
         in_training = dict(self.functions)
-        return [self.run(self._network.eval(), x) for x in inputs], in_training
+        self._network.eval()
+        return [self.run(self._network, x) for x in inputs], in_training
 
     def _entering(self, name: str, watched: bool) -> Callable[[nn.Module, Any], None]:
         def hook(_module: nn.Module, args: Any) -> None:
