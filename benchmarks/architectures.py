@@ -1,11 +1,13 @@
 """Try architectures of timm and torchvision: does everything that users do work with them?
 
-    python -m benchmarks.architectures [--out results/architectures.json] [--only TEXT] [--processes 1]
+    python -m benchmarks.architectures [--out results/architectures.json] [--start-from FILE] [--only TEXT]
+                                       [--processes 1] [--minutes N]
 
 The networks are untrained, and the images are random and small: this tests that the code runs and that its numbers
 agree, not how good the uncertainty is. Every architecture runs in a process of its own, with limits of time and memory.
-Results are written after every architecture; a run that is started again continues. `make bench-architectures` builds
-the environment.
+Nothing is downloaded. Results are written after every architecture; a run that is started again continues, also on
+another machine: every result says which machine and versions it comes from. `make bench-architectures` builds the
+environment.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ import multiprocessing
 import resource
 import signal
 import tempfile
+import threading
 import time
 import warnings
 from collections import Counter
@@ -24,7 +27,7 @@ from concurrent.futures import ThreadPoolExecutor, as_completed
 from contextlib import contextmanager
 from dataclasses import asdict
 from importlib.metadata import version
-from multiprocessing.connection import Connection
+from multiprocessing.connection import Connection, wait
 from pathlib import Path
 from typing import Any
 
@@ -33,7 +36,8 @@ from torch import Tensor
 
 import bayesnorm as bn
 from bayesnorm.posterior import Posterior
-from benchmarks.architectures_networks import Architecture, architectures, import_libraries, network_and_images
+from bayesnorm.writing import write_bytes
+from benchmarks.architectures_networks import Architecture, architectures, exists, import_libraries, network_and_images
 from experiments.machine import machine
 
 STEPS = ("fit", "predict", "vectorised", "drift", "adapt", "prune", "save/load")
@@ -143,7 +147,10 @@ def _time_limit(seconds: int) -> Iterator[None]:
 def _run(architecture: Architecture, answer: Connection) -> None:
     """Try one architecture, in a process of its own."""
     torch.set_num_threads(1)
-    resource.setrlimit(resource.RLIMIT_AS, (MEMORY_GIB * 2**30, MEMORY_GIB * 2**30))
+    # The libraries of CUDA alone can fill several GiB of addresses, so the limit counts what comes on top.
+    addresses = int(Path("/proc/self/statm").read_text().split()[0]) * resource.getpagesize()
+    limit = addresses + MEMORY_GIB * 2**30
+    resource.setrlimit(resource.RLIMIT_AS, (limit, limit))
     warnings.simplefilter("ignore")
     begun = time.process_time()
     try:
@@ -155,62 +162,92 @@ def _run(architecture: Architecture, answer: Connection) -> None:
         answer.send({"pixels": None, "steps": dict.fromkeys(STEPS, f"{type(error).__name__}: {error}"[:300])})
 
 
-def outcome(architecture: Architecture) -> dict[str, Any]:
-    """Return the result of one architecture."""
+def outcome(architecture: Architecture, deadline: float) -> dict[str, Any] | None:
+    """Return the result of one architecture, or None if it did not end before the deadline.
+
+    Args:
+        architecture: What to try.
+        deadline: The time by `time.monotonic` at which the whole run ends.
+    """
+    seconds = min(PROCESS_SECONDS, deadline - time.monotonic())
+    if seconds <= 0:
+        return None
     context = multiprocessing.get_context("fork")  # so that every process has the imports already
-    receiver, sender = context.Pipe(duplex=False)
-    process = context.Process(target=_run, args=(architecture, sender))
-    process.start()
-    sender.close()
+    with _STARTING:
+        receiver, sender = context.Pipe(duplex=False)
+        process = context.Process(target=_run, args=(architecture, sender))
+        process.start()
+        sender.close()
+    ready = wait([receiver], seconds)
     try:
-        row = receiver.recv() if receiver.poll(PROCESS_SECONDS) else None
+        row = receiver.recv() if ready else None
     except EOFError:
         row = None
     if row is None:
         process.kill()
     process.join()
+    if not ready and seconds < PROCESS_SECONDS:
+        return None
     row = row or {"pixels": None, "steps": dict.fromkeys(STEPS, f"the process ended with code {process.exitcode}")}
     return asdict(architecture) | row
+
+
+# A process that starts while another one does would hold its pipe open, and its end would not be seen.
+_STARTING = threading.Lock()
 
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--out", type=Path, default=Path("results/architectures.json"), help="Results file.")
+    parser.add_argument("--start-from", type=Path, help="Results file to continue from, if it is not that of --out.")
     parser.add_argument("--only", default="", help="Try only names that contain this text, again if they are known.")
     parser.add_argument("--processes", type=int, default=1, help="Networks to try at the same time. [default: 1]")
+    parser.add_argument("--minutes", type=float, default=float("inf"), help="Stop after this time. [default: no limit]")
     options = parser.parse_args()
+    deadline = time.monotonic() + 60 * options.minutes
     torch.set_num_threads(1)
     import_libraries()  # once, before processes are forked
-    content = json.loads(options.out.read_text()) if options.out.exists() else {}
+    source = options.start_from or options.out
+    content = json.loads(source.read_text()) if options.start_from or source.exists() else {}
     rows: dict[str, Any] = {f"{row['library']} {row['name']}": row for row in content.get("architectures", [])}
+    machines = content.get("machines", [])
+    made_on = machine("cpu") | {name: version(name) for name in ("timm", "torchvision")}
+    made_on["command"] = "make bench-architectures"
+    if made_on not in machines:
+        machines.append(made_on)
     chosen = [Architecture(**entry) for entry in content["chosen"]] if "chosen" in content else architectures()
     todo = [entry for entry in chosen if f"{entry.library} {entry.name}" not in rows]
     if options.only:
         todo = [entry for entry in chosen if options.only in entry.name]
+    for entry in todo:
+        if not exists(entry):
+            print(f"{entry.library:11s} {entry.name:36s} not in this version of {entry.library}", flush=True)
+    todo = [entry for entry in todo if exists(entry)]
     todo.sort(key=lambda entry: entry.parameters)  # the cheap ones first
+    write(options.out, machines, chosen, list(rows.values()))
     with ThreadPoolExecutor(options.processes) as pool:
-        for done in as_completed([pool.submit(outcome, entry) for entry in todo]):
+        for done in as_completed([pool.submit(outcome, entry, deadline) for entry in todo]):
             row = done.result()
-            rows[f"{row['library']} {row['name']}"] = row
+            if row is None:
+                continue
+            rows[f"{row['library']} {row['name']}"] = row | {"machine": machines.index(made_on)}
             failures = "; ".join(f"{step}: {text}" for step, text in row["steps"].items() if text != "yes")
             print(f"{row['library']:11s} {row['name']:36s} {failures or 'everything works'}", flush=True)
-            write(options.out, chosen, list(rows.values()))
+            write(options.out, machines, chosen, list(rows.values()))
     counts = Counter(step for row in rows.values() for step, text in row["steps"].items() if text == "yes")
     print(f"{len(rows)} architectures: " + ", ".join(f"{step} {counts[step]}" for step in STEPS))
 
 
-def write(path: Path, chosen: list[Architecture], rows: list[dict[str, Any]]) -> None:
-    """Write the results file."""
-    made_on = machine("cpu") | {name: version(name) for name in ("timm", "torchvision")}
-    made_on["command"] = "make bench-architectures"
+def write(path: Path, machines: list[dict[str, Any]], chosen: list[Architecture], rows: list[dict[str, Any]]) -> None:
+    """Write the results file; the entry `machine` of a row is a position in `machines`."""
     content = {
-        "machine": made_on,
+        "machines": machines,
         "settings": {"rows": ROWS, "batch_size": BATCH_SIZE, "states": STATES, "samples": SAMPLES},
         "chosen": [asdict(entry) for entry in chosen],
         "architectures": sorted(rows, key=lambda row: (row["library"], row["name"])),
     }
     path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    write_bytes(path, (json.dumps(content, indent=1) + "\n").encode())
 
 
 if __name__ == "__main__":

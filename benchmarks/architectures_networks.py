@@ -56,6 +56,12 @@ def architectures() -> list[Architecture]:
     return sorted(smallest.values(), key=lambda entry: (entry.library, entry.name))
 
 
+def exists(architecture: Architecture) -> bool:
+    """Return whether the installed version of the library has this architecture."""
+    library = import_libraries() if architecture.library == "timm" else torchvision().models
+    return architecture.name in library.list_models()
+
+
 def build(library: str, name: str, **options: Any) -> nn.Module:
     """Return an untrained network in evaluation mode."""
     logging.disable(logging.WARNING)

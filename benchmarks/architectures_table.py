@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import re
-from collections import defaultdict
+from collections import Counter, defaultdict
 
 from benchmarks.markdown import table
 from benchmarks.results_files import hardware, read
@@ -29,11 +29,15 @@ def architectures() -> str:
         return ""
     rows = results["architectures"]
     steps = list(rows[0]["steps"])
-    machine = results["machine"]
     works = {step: sum(row["steps"][step] == "yes" for row in rows) for step in steps}
-    libraries = f"timm {machine['timm']}, torchvision {machine['torchvision']}"
+    counts = Counter(row["machine"] for row in rows)
+    made_on = [
+        f"{counts[position]} with timm {machine['timm']} and torchvision {machine['torchvision']} ({hardware(machine)})"
+        for position, machine in enumerate(results["machines"])
+        if counts[position]
+    ]
     parts = [
-        f"{len(rows)} architectures ({libraries}; {hardware(machine)}):",
+        f"{len(rows)} architectures: {', '.join(made_on)}.",
         table(["", *steps], [["works with", *(f"{works[step]} of {len(rows)}" for step in steps)]]),
     ]
     reasons: dict[str, list[str]] = defaultdict(list)
