@@ -4,7 +4,7 @@ import pytest
 import torch
 from hypothesis import given, settings, strategies as st
 
-from bayesnorm.compression.packing import Precision
+from bayesnorm.compression.compressed import Precision
 
 
 @settings(max_examples=15)

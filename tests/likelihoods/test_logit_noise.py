@@ -8,7 +8,7 @@ from scipy.special import expit, softmax
 
 import bayesnorm as bn
 from bayesnorm.errors import InputError
-from bayesnorm.likelihoods import logit_noise
+from bayesnorm.likelihoods import heteroscedastic
 
 
 def binary(mean, std):
@@ -58,7 +58,7 @@ def test_the_same_noise_for_every_row_and_draw_and_every_time():
     probs = bn.LogitNoise().predictive(f).log_probs
     assert torch.equal(probs, probs[:1, :1].expand_as(probs))
     before = torch.get_rng_state()
-    logit_noise._standard_noise.cache_clear()
+    heteroscedastic._standard_noise.cache_clear()
     assert torch.equal(bn.LogitNoise().predictive(f).log_probs, probs)
     assert torch.equal(torch.get_rng_state(), before)
     assert not torch.equal(bn.LogitNoise(seed=1).predictive(f).log_probs, probs)
@@ -68,7 +68,7 @@ def test_the_same_noise_for_every_row_and_draw_and_every_time():
 def test_blocks_change_nothing(monkeypatch):
     f = torch.randn(3, 5, 6, 2, 2, dtype=torch.float64)
     whole = bn.LogitNoise().predictive(f).log_probs
-    monkeypatch.setattr(logit_noise, "BLOCK_NUMBERS", 1000)
+    monkeypatch.setattr(heteroscedastic, "BLOCK_NUMBERS", 1000)
     torch.testing.assert_close(bn.LogitNoise().predictive(f).log_probs, whole)
 
 

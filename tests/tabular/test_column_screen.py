@@ -11,7 +11,7 @@ pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-le
 
 from bayesnorm.errors import BayesNormWarning, FileFormatError
 from bayesnorm.tabular import BayesNormClassifier, BayesNormRegressor, load
-from bayesnorm.tabular.column_screen import ColumnScreen
+from bayesnorm.tabular.column_checks import ColumnScreen
 from bayesnorm.tabular.preprocessing import Preprocessing
 from bayesnorm.tabular.targets import LabelTargets, NumberTargets
 

@@ -15,11 +15,18 @@ from torch import Tensor
 
 from ..errors import BayesNormWarning, NotFiniteError
 from ..likelihoods import Categorical, ClassTargets, Likelihood
-from ..posterior import DeterministicPosterior, effective_batch_size
+from ..posterior import (
+    BatchNormPosterior,
+    CombinedPosterior,
+    DeterministicPosterior,
+    EnsemblePosterior,
+    Validation,
+    effective_batch_size,
+)
+from ..predictive import as_targets
 from ..progress import Progress
 from .held_out_scores import Between, Score, significantly_better
 from .sampled_outputs import Case, SampledOutputs
-from .validated import with_validation
 from .variance_scaled_temperature import fit_variance_scaled_temperature
 
 # Candidates for the effective batch size range from 1 to 4096.
@@ -263,3 +270,31 @@ def guarded_choice(candidates: Sequence[Candidate], evidence: float) -> Candidat
     if best.rows is None or calmest.rows is None:  # candidates without finite outputs have no scores per example
         return best
     return best if significantly_better(calmest.rows, best.rows, evidence) else calmest
+
+
+def with_validation(posterior: Any, network: SampledOutputs, likelihood: Likelihood) -> Any:
+    """Return the posterior with the record of its network on validation data, if each example has one class.
+
+    Args:
+        posterior: The posterior, or an ensemble or a combination that contains posteriors over batch statistics.
+        network: The outputs of the network without sampling, and the targets.
+        likelihood: The likelihood with the temperature that fits these outputs best.
+    """
+    probs = torch.cat([likelihood.predictive(f).mean for f in network.outputs]).cpu()
+    y = torch.cat([as_targets(targets, torch.device("cpu")).reshape(-1) for targets in network.targets])
+    if probs.dim() != 2 or y.shape != probs.shape[:1]:
+        return posterior
+    seen = (y >= 0) & (y < probs.shape[1])  # others are missing targets
+    if not bool(seen.any()):
+        return posterior
+    return _recorded(posterior, Validation.from_probabilities(probs[seen], y[seen], float(likelihood.noise)))
+
+
+def _recorded(posterior: Any, validation: Validation) -> Any:
+    if isinstance(posterior, EnsemblePosterior):
+        return dataclasses.replace(posterior, members=tuple(_recorded(part, validation) for part in posterior.members))
+    if isinstance(posterior, CombinedPosterior):
+        return dataclasses.replace(posterior, parts=tuple(_recorded(part, validation) for part in posterior.parts))
+    if isinstance(posterior, BatchNormPosterior):
+        return dataclasses.replace(posterior, validation=validation)
+    return posterior

@@ -18,8 +18,7 @@ from ..posterior import BatchNormPosterior, DeterministicPosterior, Posterior
 from ..predictive import P_co
 from ..progress import long_progress
 from ..words import ShortRepr
-from .calibrate import EVIDENCE, calibrate
-from .calibrate_arguments import require_noise
+from .calibrate import EVIDENCE, calibrate, require_noise
 from .held_out_scores import Score, significantly_better
 from .sampled_outputs import SampledOutputs, require_scorable
 

@@ -33,8 +33,7 @@ from ..network import (
     trace_units,
 )
 from ..posterior import GroupWeights, VariationalPosterior
-from .compressed import Compressed
-from .packing import Precision
+from .compressed import Compressed, Precision
 from .report import losses
 
 # Rounding steps as shares of the weights' standard deviations, in the order in which they are tried.

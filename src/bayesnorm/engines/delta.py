@@ -22,8 +22,7 @@ from torch import Tensor
 from ..arguments import hold_plain_numbers, require_whole
 from ..network import delayed_checks, derivative_errors_explained
 from ..predictive import Predictive, at_least_single
-from .base import CoordinatePosterior, Drawable, Engine, in_coordinates
-from .finite import finite_summary, require_finite
+from .base import CoordinatePosterior, Drawable, Engine, finite_summary, in_coordinates, require_finite
 from .gaussian_outputs import GaussianOutputs
 
 # Number of input elements per gradient graph. The activations of all layers are some hundred times as many.

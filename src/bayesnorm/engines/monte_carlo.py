@@ -18,8 +18,7 @@ from ..likelihoods import Likelihood
 from ..network import Executable, State, delayed_checks
 from ..predictive import Predictive, RegressionPredictive, RunningSummary, at_least_single
 from ..progress import Progress
-from .base import Drawable, Engine, Passes, require_one_shape
-from .finite import finite_summary, require_finite
+from .base import Drawable, Engine, Passes, finite_summary, require_finite, require_one_shape
 
 Take = Callable[[slice, Tensor, Tensor | None], None]
 """A function of a slice of examples, their outputs under some samples, (n, rows, *out), and the samples' weights."""

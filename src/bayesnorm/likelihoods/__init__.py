@@ -6,21 +6,22 @@ from .base import (
     likelihood_from as likelihood_from,
     require_likelihood as require_likelihood,
 )
-from .classes import Categorical as Categorical, ClassTargets as ClassTargets, with_zero as with_zero
-from .constant_noise import Gaussian as Gaussian, Laplace as Laplace, StudentT as StudentT
+from .classes import (
+    LARGEST_DISAGREEMENT as LARGEST_DISAGREEMENT,
+    Categorical as Categorical,
+    ClassTargets as ClassTargets,
+    VarianceScaledCategorical as VarianceScaledCategorical,
+    log_logit_variance as log_logit_variance,
+    standardised_disagreement as standardised_disagreement,
+    with_zero as with_zero,
+)
 from .heteroscedastic import (
     Heteroscedastic as Heteroscedastic,
     HeteroscedasticGaussian as HeteroscedasticGaussian,
     HeteroscedasticLaplace as HeteroscedasticLaplace,
     HeteroscedasticStudentT as HeteroscedasticStudentT,
+    LogitNoise as LogitNoise,
 )
-from .logit_noise import LogitNoise as LogitNoise
 from .multi_task import MultiTask as MultiTask
-from .real_targets import RealTargets as RealTargets
+from .real_targets import Gaussian as Gaussian, Laplace as Laplace, RealTargets as RealTargets, StudentT as StudentT
 from .scales import require_moderate as require_moderate
-from .variance_scaled_categorical import (
-    LARGEST_DISAGREEMENT as LARGEST_DISAGREEMENT,
-    VarianceScaledCategorical as VarianceScaledCategorical,
-    log_logit_variance as log_logit_variance,
-    standardised_disagreement as standardised_disagreement,
-)

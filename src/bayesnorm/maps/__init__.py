@@ -7,6 +7,10 @@ image_maps = map_images(posterior, image_files("images"), settings, "out")
 
 from .images import ImageFiles as ImageFiles, image_files as image_files
 from .mapping import map_images as map_images, mapped_image as mapped_image
-from .networks import Entry as Entry, load_network as load_network
-from .settings import MapSettings as MapSettings, read_settings as read_settings
+from .networks import (
+    Entry as Entry,
+    MapSettings as MapSettings,
+    load_network as load_network,
+    read_settings as read_settings,
+)
 from .stored import ImageMaps as ImageMaps, digest_of_files as digest_of_files, digest_of_weights as digest_of_weights

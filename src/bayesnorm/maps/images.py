@@ -18,7 +18,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from ..errors import InputError, load_package, quoted
-from .settings import MapSettings
+from .networks import MapSettings
 
 ENDINGS = (".bmp", ".jpeg", ".jpg", ".png", ".tif", ".tiff", ".webp")
 

@@ -34,7 +34,7 @@ from .images import (
     resized,
     within_memory,
 )
-from .settings import MapSettings
+from .networks import MapSettings
 from .stored import LEVELS, ImageMaps, digest_of_posterior, store_numbers, stored_numbers
 
 # The longer side of an image on the page, in pixels.

@@ -34,18 +34,16 @@ from .classification import (
     nll as nll,
     reliability_curve as reliability_curve,
 )
-from .proper_scores import (
+from .regression import (
     VARIANCE_FLOOR as VARIANCE_FLOOR,
+    coverage as coverage,
     crps as crps,
     crps_points as crps_points,
     gaussian_pll as gaussian_pll,
-    pll as pll,
-    pll_points as pll_points,
-)
-from .regression import (
-    coverage as coverage,
     mae as mae,
     pit as pit,
+    pll as pll,
+    pll_points as pll_points,
     quantile_calibration_error as quantile_calibration_error,
     quantile_coverage as quantile_coverage,
     rmse as rmse,

@@ -11,7 +11,7 @@ from torch import Tensor
 from ..errors import InputError
 from ..predictive import RegressionPredictive, at_least_single, like_mean
 from .checks import check_floor, check_regression, mean_over_points, observed_targets, real_tensor, wide
-from .proper_scores import VARIANCE_FLOOR, crps, gaussian_log_prob, pll
+from .regression import VARIANCE_FLOOR, crps, gaussian_log_prob, pll
 
 # CRPS of the best Gaussian whose mean is at distance 1 from the target, 0.594904.
 OPTIMAL_CRPS = math.erf(math.sqrt(math.log(2) / 2))

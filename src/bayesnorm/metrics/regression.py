@@ -1,7 +1,8 @@
-"""Scores of regression: errors of the mean, and calibration of intervals and quantiles."""
+"""Scores of regression: proper scores, errors of the mean, and calibration of intervals and quantiles."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,8 +10,135 @@ import torch
 from torch import Tensor
 
 from ..errors import InputError
-from ..predictive import RegressionPredictive, require_level, weighted_mean
-from .checks import check_regression, finite_std, map_points, mean_over_points, number_vector, observed_targets
+from ..predictive import (
+    NoiseFamily,
+    RegressionPredictive,
+    gaussian_crps,
+    mixture_log,
+    require_level,
+    weighted_mean,
+    zero_if_missing,
+)
+from .checks import (
+    check_floor,
+    check_form,
+    check_regression,
+    finite_std,
+    map_points,
+    mean_over_points,
+    number_vector,
+    observed_targets,
+)
+
+
+def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian") -> Tensor:
+    """Return the mean over points of CRPS(F, y) = integral of (F(u) - 1[u >= y])^2 du, F the predictive distribution.
+
+    It is in the target's units; lower is better. It equals |y - mean| where the variance is 0, so it needs no floor.
+
+    Args:
+        predictive: Predictions.
+        y: One target per prediction, in the target's units.
+        form: "gaussian" (the MCBN paper's form) uses the normal distribution with the mixture's mean and variance;
+            "mixture" uses the mixture itself, which costs n (n + 1) / 2 times more for n samples.
+    """
+    _, seen = observed_targets(predictive, y)
+    return mean_over_points(crps_points(predictive, y, form=form), seen)
+
+
+def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian") -> Tensor:
+    """Return the CRPS of every target, in the shape of the predictive mean; `crps` is their mean.
+
+    The mixture's closed form is that of Grimit et al. (2006), here for any noise whose distances are known:
+
+        sum_i w_i A(y - mu_i, s_i) - 1/2 sum_ij w_i w_j B(mu_i - mu_j, s_i, s_j),
+        A(d, s) = E|d + s noise|,  B(d, s, t) = E|d + s noise - t noise'|.
+    """
+    check_form(form)
+    target, seen = observed_targets(predictive, y)
+    if form == "gaussian":
+        return zero_if_missing(gaussian_crps(target, predictive.mean, finite_std(predictive)), seen)
+    noise, weights = predictive.noise, predictive.weights
+    if not hasattr(noise, "distance_of_two"):
+        raise InputError(
+            f'form="mixture" needs normal, Laplace or Student\'s t noise, but this predictive has '
+            f'{type(noise).__name__}. Use form="gaussian".'
+        )
+
+    def score(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
+        to_target = weighted_mean(noise.distance(y - loc, scale), weights)
+        return (to_target - _half_spread(loc, scale, weights, noise)).clamp_min(0)
+
+    return zero_if_missing(map_points(score, predictive, target), seen)
+
+
+def _half_spread(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily) -> Tensor:
+    """Return half the mean distance of two samples from the mixture, 1/2 sum_ij w_i w_j B(mu_i - mu_j, s_i, s_j).
+
+    Pairs that are `lag` samples apart are computed together, so no tensor is larger than `loc`.
+    """
+    shared = len(scale) == 1
+    same = noise.distance_of_two(torch.zeros_like(scale), scale, scale) / 2
+    total = weighted_mean(same.expand_as(loc), weights.square())
+    for lag in range(1, len(loc)):
+        first, second = (scale, scale) if shared else (scale[lag:], scale[:-lag])
+        distance = noise.distance_of_two(loc[lag:] - loc[:-lag], first, second)
+        total = total + weighted_mean(distance, weights[lag:] * weights[:-lag])
+    return total
+
+
+# The smallest variance in a log likelihood, in squared target units. A density is unbounded at variance 0, so a floor
+# is needed. For targets of a very different scale, pass another, such as 1e-12 times their variance.
+VARIANCE_FLOOR = 1e-12
+
+
+def pll(predictive: RegressionPredictive, y: Any, *, form: str = "mixture", floor: float = VARIANCE_FLOOR) -> Tensor:
+    """Return the predictive log likelihood, the mean over points of log p(y | x).
+
+    It is in nats per target; higher is better. It falls by ln c when targets are multiplied by c.
+
+    Args:
+        predictive: Predictions.
+        y: One target per prediction, in the target's units.
+        form: "mixture" (the MCBN paper's form) is log sum_t weight_t p(y | f_t); "gaussian" uses the normal
+            distribution with the mixture's mean and variance. The two differ where the samples disagree.
+        floor: Smallest variance, in squared target units, of the matched Gaussian or of every sample. Smaller noise
+            scales are raised to sqrt(floor).
+    """
+    _, seen = observed_targets(predictive, y)
+    return mean_over_points(pll_points(predictive, y, form=form, floor=floor), seen)
+
+
+def gaussian_pll(predictive: RegressionPredictive, y: Any, *, floor: float = VARIANCE_FLOOR) -> Tensor:
+    """Return the `pll` of the matched Gaussian: the mean of log N(y; mean, max(variance, floor)).
+
+    It is in nats per target; higher is better.
+    """
+    return pll(predictive, y, form="gaussian", floor=floor)
+
+
+def pll_points(
+    predictive: RegressionPredictive, y: Any, *, form: str = "mixture", floor: float = VARIANCE_FLOOR
+) -> Tensor:
+    """Return the log likelihood of every target, in the shape of the predictive mean; `pll` is their mean."""
+    check_form(form)
+    check_floor(floor)
+    target, seen = observed_targets(predictive, y)
+    if form == "gaussian":
+        std = finite_std(predictive).clamp_min(math.sqrt(floor))
+        return zero_if_missing(gaussian_log_prob(target - predictive.mean, std), seen)
+
+    def score(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
+        scale = scale.clamp_min(math.sqrt(floor))
+        return mixture_log(predictive.noise.log_prob((y - loc) / scale) - scale.log(), predictive.weights)
+
+    return zero_if_missing(map_points(score, predictive, target), seen)
+
+
+def gaussian_log_prob(error: Tensor, std: Tensor) -> Tensor:
+    """Return the log density of N(0, std^2) at `error`."""
+    return -0.5 * (error / std).square() - std.log() - 0.5 * math.log(2 * math.pi)
+
 
 # The quantiles that `quantile_calibration_error` uses: 1 % to 99 %.
 LEVELS = tuple(percent / 100 for percent in range(1, 100))

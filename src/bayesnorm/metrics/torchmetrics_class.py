@@ -16,8 +16,7 @@ from ..errors import InputError
 from ..predictive import ClassificationPredictive, ClassificationSummary, RegressionPredictive, as_targets, mixture_log
 from .checks import scored_labels
 from .classification import accuracy, brier, ece, mean_iou, nll
-from .proper_scores import crps, gaussian_pll, pll
-from .regression import coverage, mae, quantile_calibration_error, rmse, sharpness, width
+from .regression import coverage, crps, gaussian_pll, mae, pll, quantile_calibration_error, rmse, sharpness, width
 
 # Scores that are means over points.
 MEANS = (mae, coverage, width, pll, gaussian_pll, crps, nll, brier, accuracy)

@@ -27,14 +27,18 @@ from .collecting.batches import (
     example_rows as example_rows,
     mini_batches as mini_batches,
 )
-from .collecting.moments import Moments as Moments, mean_and_var as mean_and_var, row_moments as row_moments
+from .collecting.moments import (
+    MomentRecorder as MomentRecorder,
+    Moments as Moments,
+    mean_and_var as mean_and_var,
+    row_moments as row_moments,
+)
 from .collecting.normalising import RowStatistics as RowStatistics
 from .collecting.reading import (
     BatchReader as BatchReader,
     is_in_memory as is_in_memory,
     whole_data as whole_data,
 )
-from .collecting.recorder import MomentRecorder as MomentRecorder
 from .collecting.single import single_input_statistics as single_input_statistics
 from .collecting.statistics import (
     RECORDED_SIZES as RECORDED_SIZES,

@@ -10,6 +10,7 @@ from .base import (
 from .batchnorm import BatchNormPosterior as BatchNormPosterior, Center as Center, coordinates as coordinates
 from .class_statistics import (
     ClassStatistics as ClassStatistics,
+    Validation as Validation,
     class_probabilities as class_probabilities,
     collect_class_statistics as collect_class_statistics,
 )
@@ -30,7 +31,6 @@ from .group_weights import (
 )
 from .loading import load as load
 from .training_batches import TrainingBatches as TrainingBatches
-from .validation import Validation as Validation
 from .variational import VariationalPosterior as VariationalPosterior
 from .weight_distributions import (
     GaussianWeights as GaussianWeights,

@@ -185,7 +185,7 @@ class Posterior(ShortRepr, Generic[P_co], ABC):
                 outputs as large as images. A classification summary has everything except the samples; a regression
                 summary has mean, epistemic and aleatoric variance. Default: "samples".
             tile: Size of tiles in pixels, one number or (height, width), for images that are too large for the memory.
-                It needs keep="summary". `bayesnorm.engines.tiling` says when the result equals that of whole images.
+                It needs keep="summary". `bayesnorm.engines.batches` says when the result equals that of whole images.
                 Default: None, whole images.
             overlap: Number of pixels that neighbouring tiles share. Default: None, a quarter of the shorter side.
         """

@@ -34,10 +34,9 @@ from ..network import (
 from ..predictive import P_co
 from ..schema import Array, later, number, one_of, optional, record, refuse, text, whole
 from .base import Config, Move, Posterior, Tensors
-from .class_statistics import ClassStatistics
+from .class_statistics import VALIDATION, ClassStatistics, Validation
 from .fluctuations import FLUCTUATIONS, Fluctuations
 from .training_batches import LAYERS, SCHEMA, TrainingBatches
-from .validation import SCHEMA as VALIDATION, Validation
 
 Center = Literal["running", "batch"]
 

@@ -1,16 +1,17 @@
-"""The statistics of single classes at a network's batch-norm layers, with the network's own running statistics.
+"""The statistics of single classes at a network's batch-norm layers, and what validation data say about a classifier.
 
-They separate a changed mix of classes from changed inputs. Let a and b be an example's average over pixels of z and of
-z^2, where z is a layer's input in units of the running statistics, (h - running_mean) / sqrt(running_var + eps). Their
-averages over examples are linear in the class mix, so the mix explains the mean a and the variance b - a^2.
-An example's class is the one that the network predicts: on training data that is nearly always the label.
+Statistics of classes, with the network's own running statistics, separate a changed mix of classes from changed inputs.
+Let a and b be an example's average over pixels of z and of z^2, where z is a layer's input in units of the running
+statistics, (h - running_mean) / sqrt(running_var + eps). Their averages over examples are linear in the class mix, so
+the mix explains the mean a and the variance b - a^2. An example's class is the one that the network predicts: on
+training data that is nearly always the label.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass, replace
-from typing import NamedTuple, Self
+from dataclasses import asdict, dataclass, replace
+from typing import Any, NamedTuple, Self
 
 import torch
 from torch import Tensor
@@ -26,7 +27,7 @@ from ..network import (
     select_output,
 )
 from ..predictive import ClassificationPredictive
-from ..schema import Array
+from ..schema import Array, number, record, whole
 
 # With more classes, their moments are kept as combinations of this many rows (principal components and the mean).
 MOST_ROWS = 33
@@ -228,3 +229,52 @@ def class_probabilities(likelihood: Likelihood, f: Tensor) -> Tensor | None:
     if not isinstance(predictive, ClassificationPredictive) or predictive.probs.dim() != 2:
         return None
     return predictive.probs
+
+
+VALIDATION = record(
+    rows=whole(1),
+    error=number(0, 1),
+    temperature=number(above=0),
+    least_confidence=number(0, 1),
+    most_entropy=number(0),
+)
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The error of a network without sampling on validation data.
+
+    Args:
+        rows: Number of validation examples.
+        error: The share of them with another class than the predicted one.
+        temperature: The temperature that fits the network without sampling best.
+        least_confidence: As many examples are less confident than this as are wrong (ATC; Garg et al. 2022).
+        most_entropy: As many examples have a larger entropy than this as are wrong.
+    """
+
+    rows: int
+    error: float
+    temperature: float
+    least_confidence: float
+    most_entropy: float
+
+    @classmethod
+    def from_probabilities(cls, probs: Tensor, y: Tensor, temperature: float) -> Self:
+        """Return the record, given class probabilities at this temperature, (n, K), and labels, (n,)."""
+        confidence, label = probs.double().max(1)
+        entropy = torch.special.entr(probs.double()).sum(1)
+        error = float((label != y.to(label.device)).double().mean())
+        thresholds = torch.quantile(confidence, error), torch.quantile(entropy, 1 - error)
+        return cls(len(y), error, temperature, *map(float, thresholds))
+
+    def estimated_error(self, probs: Tensor) -> float:
+        """Return the estimated share of wrong answers, given class probabilities at this temperature, (n, K).
+
+        It is the share of examples beyond the threshold, averaged over the one of confidence and that of entropy.
+        """
+        unsure = probs.amax(1) < self.least_confidence, torch.special.entr(probs).sum(1) > self.most_entropy
+        return float(torch.stack(unsure).double().mean())
+
+    def config(self) -> dict[str, Any]:
+        """Return the JSON values to save."""
+        return asdict(self)

@@ -14,7 +14,13 @@ from .base import (
 )
 from .classification import ClassificationPredictive as ClassificationPredictive
 from .multi_task import MultiTaskPredictive as MultiTaskPredictive
-from .noise import LaplaceNoise as LaplaceNoise, NoiseFamily as NoiseFamily, NormalNoise as NormalNoise
+from .noise import (
+    LEAST_DF as LEAST_DF,
+    LaplaceNoise as LaplaceNoise,
+    NoiseFamily as NoiseFamily,
+    NormalNoise as NormalNoise,
+    StudentTNoise as StudentTNoise,
+)
 from .regression import (
     RegressionPredictive as RegressionPredictive,
     gaussian_crps as gaussian_crps,
@@ -22,7 +28,6 @@ from .regression import (
     observed_targets as observed_targets,
     require_level as require_level,
 )
-from .student_t import LEAST_DF as LEAST_DF, StudentTNoise as StudentTNoise
 from .summaries import (
     ClassificationSummary as ClassificationSummary,
     GaussianPredictive as GaussianPredictive,

@@ -27,7 +27,7 @@ from ..predictive import Predictive
 from ..shift import adapt, drift
 from .checks import as_input_errors, check_frame, check_parameters, device_named, row_groups, row_weights
 from .choosing import Chooser
-from .column_screen import MOST_COLUMNS, ColumnScreen
+from .column_checks import MOST_COLUMNS, ColumnScreen
 from .explaining import PAIRS, UncertaintyExplanation, explain_uncertainty, usual_row
 from .held_out import Split
 from .model_file import posterior_from, posterior_parts, write_estimator

@@ -14,7 +14,7 @@
 `read` also returns which columns of a row have a value that does not occur in training: a new category or day of the
 week, a missing value in a column without missing values, or another value in a constant column.
 
-Of a table with more than 300 columns, the networks get only features that one of them uses (`column_screen.py`).
+Of a table with more than 300 columns, the networks get only features that one of them uses (`column_checks.py`).
 """
 
 from __future__ import annotations

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 
 from ..network import Progress
 from ..training import progress_bar
-from .column_screen import ColumnScreen
+from .column_checks import ColumnScreen
 from .networks import encoder_for, network_for
 from .search_plan import Setting
 from .stacked import Evaluate, Scales, Stack, StackedRows, stacked_outputs, train_stacked

@@ -29,8 +29,8 @@ from ..calling import largest_difference, select_output
 from ..copying import private_copy
 from ..layers import find_batchnorm
 from .affine import State
-from .executable import Executable, Outputs, Take
-from .plan import default_block_bytes, kind_of
+from .executable import Executable
+from .plan import Outputs, Take, default_block_bytes, kind_of
 
 # How many compiled graphs are kept, one per shape.
 GRAPHS = 8

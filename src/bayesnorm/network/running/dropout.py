@@ -23,7 +23,8 @@ from ..copying import device_of, private_copy
 from ..layers import find_dropout, listed, refusal
 from ..restoring import isolated_randomness
 from .affine import State
-from .executable import Executable, Take
+from .executable import Executable
+from .plan import Take
 from .seeded_dropout import Axes, SeededDropout, seed_dropout
 
 

@@ -33,8 +33,7 @@ from ..copying import Original, device_of, dtype_of, private_copy, require_initi
 from ..inputs import InputForm
 from ..layers import require_python
 from .affine import State
-from .outputs import Outputs as Outputs, RunOptions as RunOptions, Take as Take
-from .plan import Call, Kind, Planner, Way, default_block_bytes, kind_of, layers_of
+from .plan import Call, Kind, Outputs, Planner, RunOptions, Take, Way, default_block_bytes, kind_of, layers_of
 from .private_network import PrivateNetwork, derivative_errors_explained, require_derivable
 
 
