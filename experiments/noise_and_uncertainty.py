@@ -17,7 +17,7 @@ import typer
 from torch import Tensor
 
 import bayesnorm as bn
-from bayesnorm.calibration.variance_scaled_temperature import PRIOR
+from bayesnorm.calibration.sampled_outputs import PRIOR
 from bayesnorm.predictive import gaussian_crps
 
 from .cosine_training import train_steps

@@ -7,9 +7,8 @@ import math
 import torch
 from torch import Tensor
 
-from bayesnorm.theory import Normality, normality as ks
-from bayesnorm.theory.diagnosis import unit_columns
-from bayesnorm.theory.normality import LEVEL
+from bayesnorm.theory import Normality, diagnosis as ks
+from bayesnorm.theory.diagnosis import LEVEL, unit_columns
 
 
 def normal_quantiles(n: int) -> Tensor:

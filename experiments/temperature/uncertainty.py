@@ -19,7 +19,7 @@ import bayesnorm as bn
 from bayesnorm.calibration import significantly_better
 from bayesnorm.calibration.calibrate import EVIDENCE
 from bayesnorm.calibration.candidates import SLOPE_SHARE
-from bayesnorm.calibration.variance_scaled_temperature import PRIOR
+from bayesnorm.calibration.sampled_outputs import PRIOR
 from bayesnorm.likelihoods import LARGEST_DISAGREEMENT, log_logit_variance
 from bayesnorm.metrics import auroc, ece, nll
 from bayesnorm.predictive import ClassificationPredictive

@@ -58,7 +58,7 @@ def test_memory_bounds_and_laziness_change_nothing(make_classes, monkeypatch):
     small = active.batch_bald(predictive, 5, block_bytes=200)
     assert small.rows.tolist() == whole.rows.tolist()
     assert torch.allclose(small.gains, whole.gains, rtol=1e-10)
-    monkeypatch.setattr(sys.modules["bayesnorm.active.batch_bald"], "LAZY_ROWS", 10**6)
+    monkeypatch.setattr(sys.modules["bayesnorm.active.batch_acquisitions"], "LAZY_ROWS", 10**6)
     eager = active.batch_bald(predictive, 5)
     assert eager.rows.tolist() == whole.rows.tolist()
 

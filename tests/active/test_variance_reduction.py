@@ -99,7 +99,7 @@ def test_it_wants_rows_that_speak_for_many_and_not_the_loudest():
 def test_blocks_change_nothing(monkeypatch):
     pool = random_samples(50, 2)
     whole = active.variance_reduction(pool)
-    monkeypatch.setattr(sys.modules["bayesnorm.active.variance_reduction"], "BLOCK_BYTES", 1)
+    monkeypatch.setattr(sys.modules["bayesnorm.active.batch_acquisitions"], "BLOCK_BYTES", 1)
     assert torch.allclose(active.variance_reduction(pool), whole, rtol=1e-12)
 
 

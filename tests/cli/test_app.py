@@ -54,18 +54,6 @@ def test_wrong_usage(refuses, arguments, message):
 
 
 @pytest.mark.parametrize(
-    ("arguments", "way"),
-    [
-        (("bench",), "python -m experiments uci"),
-        (("bench", "show", "--json"), "python -m experiments uci (or show, export)"),
-        (("reproduce", "teye-table1"), "python -m experiments teye-table1"),
-    ],
-)
-def test_commands_that_have_moved_say_where(refuses, arguments, way):
-    assert way in refuses(*arguments, code=2)
-
-
-@pytest.mark.parametrize(
     ("problem", "code", "message"),
     [
         (PermissionError(13, "Permission denied", "a.csv"), 1, "error: Permission denied (a.csv).\n"),

@@ -19,7 +19,6 @@ from argument_kinds import (
 from counted_networks import X, Y, combination, fitted, network, predictive, tasks, two_outputs, variational
 
 import bayesnorm as bn
-from bayesnorm.methods import dropout_precision
 from bayesnorm.shift import DriftMonitor
 
 _fit = {"batch_size": whole(8, BATCH, (1, 0, -3), none=True), "seed": seed(), "progress": function()}
@@ -93,13 +92,6 @@ CALLS = {
         prior=accepted((0.5, 1.0, 2.0)),
     ),
     "mnf_fit": Call(_mnf_fit, seed=seed(), epochs=whole(1), flows=whole(1, LEAST_0, (-1,)), hidden=whole(4)),
-    "precision_of_dropout": Call(
-        lambda **options: dropout_precision(**options),
-        length_scale=number(2.0),
-        keep=number(0.5, "a probability above 0 and up to 1", (0, 1.5)),
-        rows=whole(9),
-        weight_decay=number(0.25),
-    ),
     # Posteriors and predictives.
     "predict": Call(lambda seed: fitted(1).predict(X, seed=seed).std, seed=seed()),
     "predict_with_sigma_points": Call(lambda seed: fitted(1).predict(X, bn.SigmaPoints(2), seed=seed).std, seed=seed()),

@@ -9,8 +9,7 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.engines import delta
-from bayesnorm.engines.delta import Delta, output_jacobian
-from bayesnorm.engines.gaussian_outputs import SOFTMAX_SAMPLES, GaussianOutputs
+from bayesnorm.engines.delta import SOFTMAX_SAMPLES, Delta, GaussianOutputs, output_jacobian
 from bayesnorm.errors import NetworkError
 from bayesnorm.posterior import Empirical
 

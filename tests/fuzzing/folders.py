@@ -23,7 +23,7 @@ import pandas as pd
 from PIL import Image
 
 from bayesnorm import tabular
-from bayesnorm.maps.stored import _digest as maps_digest
+from bayesnorm.maps.images import _digest as maps_digest
 from bayesnorm.report import pictures
 
 from ..sealed_runs import seal

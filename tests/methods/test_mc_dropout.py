@@ -12,7 +12,6 @@ from torch.utils.data import DataLoader, TensorDataset
 
 import bayesnorm as bn
 from bayesnorm.errors import FileFormatError, NetworkError
-from bayesnorm.methods import dropout_precision
 
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""
@@ -172,23 +171,3 @@ def test_files_that_hold_nonsense(change, tmp_path, monkeypatch):
     posterior.save(tmp_path / "posterior")
     with pytest.raises(FileFormatError, match="path: "):
         bn.load(tmp_path / "posterior", posterior.model)
-
-
-# Together with batch-norm statistics.
-
-
-# The paper's relation.
-
-
-def test_precision_of_weight_decay():
-    for arguments, expected in (
-        ((2.0, 0.5, 100, 0.01), 1.0),
-        ((1e-2, 0.95, 455, 1e-8), 10.43956043956044),
-        ((1, 1, 1, 0.5), 1.0),
-    ):
-        assert dropout_precision(*arguments) == pytest.approx(expected, rel=1e-12)
-        length_scale, keep, n, decay = arguments
-        tau = dropout_precision(length_scale, keep, n, decay)
-        assert decay == pytest.approx(keep * length_scale**2 / (2 * n * tau)), (
-            "the paper's equation 7, solved for lambda"
-        )

@@ -12,7 +12,7 @@ from bayesnorm.metrics import coverage
 from bayesnorm.predictive import RegressionPredictive
 
 pytest.importorskip("matplotlib", reason="needs matplotlib: pip install matplotlib")
-from bayesnorm.plots import CalibrationPlot, CoveragePlot, PITHistogram, binomial_band
+from bayesnorm.plots import CalibrationPlot, CoveragePlot, binomial_band
 
 PREDICTIVE = RegressionPredictive(
     torch.randn(5, 200, 1, dtype=torch.float64, generator=torch.Generator().manual_seed(0)),
@@ -78,17 +78,6 @@ def test_calibration_is_drawn_from_corner_to_corner():
     assert ax.get_title() == plot.title
 
 
-def test_pit_histogram():
-    pit = np.array([0.0, 0.05, 0.31, 0.32, 0.99, 1.0])
-    plot = PITHistogram.from_pit(pit, bins=5)
-    np.testing.assert_allclose(plot.share, np.array([2, 2, 0, 0, 2]) / 6)
-    assert (plot.lower, plot.upper) == pytest.approx(np.array(stats.binom.interval(0.95, 6, 0.2)) / 6)
-    result = PITHistogram.from_predictive(PREDICTIVE, Y)
-    expected = np.histogram(PREDICTIVE.cdf(Y), bins=10, range=(0, 1))[0] / 200
-    np.testing.assert_allclose(result.share, expected)
-    np.testing.assert_allclose([bar.get_height() for bar in result.draw().patches[:10]], expected)
-
-
 def test_coverage_by_deciles_of_uncertainty():
     plot = CoveragePlot.from_predictive(PREDICTIVE, Y, level=0.8, unit="m")
     order = PREDICTIVE.std.flatten().argsort().numpy()
@@ -117,7 +106,6 @@ def test_few_rows():
     for count in (1, 2):
         for plot in (
             CalibrationPlot.from_pit([0.4] * count),
-            PITHistogram.from_pit([0.4] * count),
             CoveragePlot.from_arrays(np.arange(count), [False] * count, level=0.9),
         ):
             ax = plot.draw()
@@ -129,11 +117,9 @@ def test_bad_arguments():
     with pytest.raises(InputError, match=r"transform must be .* got values from -0.1 to 0.5"):
         CalibrationPlot.from_pit([-0.1, 0.5])
     with pytest.raises(InputError, match=r"transform has 1 NaN"):
-        PITHistogram.from_pit([np.nan, 0.5])
+        CalibrationPlot.from_pit([np.nan, 0.5])
     with pytest.raises(BayesNormError, match=r"levels must be .* got values from 0.5 to 1.0"):
         CalibrationPlot.from_pit([0.5], levels=(0.5, 1.0))
-    with pytest.raises(BayesNormError, match=r"bins must be .* got 1"):
-        PITHistogram.from_pit([0.5], bins=1)
     with pytest.raises(BayesNormError, match=r"groups must be .* got 0"):
         CoveragePlot.from_predictive(PREDICTIVE, Y, groups=0)
     with pytest.raises(InputError, match=r"level must be .* got 2"):
@@ -146,4 +132,4 @@ def test_bad_arguments():
 
 def test_a_transform_with_derivatives():
     transform = torch.linspace(0.05, 0.95, 10, requires_grad=True)
-    assert PITHistogram.from_pit(transform, bins=10).share.tolist() == [0.1] * 10
+    assert CalibrationPlot.from_pit(transform).count == 10

@@ -41,7 +41,6 @@ PUBLIC = {
         ("1", "4"), np.array([1e-9, 0.4]), np.array([0.8, 0.1]), first_layer="1", overall=1e-8, rows=20
     ),
     "EntropyPlot": plots.EntropyPlot.from_predictives({"in": CLASSES, "out": CLASSES}),
-    "PITHistogram": plots.PITHistogram.from_predictive(REGRESSION, REAL),
     "ReliabilityDiagram": plots.ReliabilityDiagram.from_predictive(CLASSES, NUMBERS),
     "RetentionPlot": plots.RetentionPlot.from_predictive(REGRESSION, REAL),
     "SegmentationMaps": plots.SegmentationMaps.from_predictive(

@@ -4,7 +4,7 @@ import pytest
 import torch
 from scipy import stats
 
-from bayesnorm.theory import normality as ks
+from bayesnorm.theory import diagnosis as ks
 
 
 def normal(n, units, seed=0):

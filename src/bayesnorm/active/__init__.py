@@ -15,10 +15,11 @@ from .acquisitions import (
     epistemic_variance as epistemic_variance,
     predictive_variance as predictive_variance,
 )
-from .batch_bald import BatchBALD as BatchBALD, batch_bald as batch_bald
-from .learner import ActiveLearner as ActiveLearner
-from .variance_reduction import (
+from .batch_acquisitions import (
+    BatchBALD as BatchBALD,
     VarianceReduction as VarianceReduction,
+    batch_bald as batch_bald,
     greedy_variance_reduction as greedy_variance_reduction,
     variance_reduction as variance_reduction,
 )
+from .learner import ActiveLearner as ActiveLearner

@@ -26,8 +26,7 @@ from ..posterior import (
 from ..predictive import as_targets
 from ..progress import Progress
 from .held_out_scores import Between, Score, significantly_better
-from .sampled_outputs import Case, SampledOutputs
-from .variance_scaled_temperature import fit_variance_scaled_temperature
+from .sampled_outputs import Case, SampledOutputs, fit_variance_scaled_temperature
 
 # Candidates for the effective batch size range from 1 to 4096.
 LARGEST_LOG2_BATCH_SIZE = 12

@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Annotated, Any, get_args, get_origin, get_type_hints
 
 import typer
-from typer.core import TyperGroup
 
 from ..errors import BayesNormError, FileFormatError, MissingExtraError, load_package, quoted
 from ..writing import require_writable
@@ -27,12 +26,6 @@ from .serve import serve
 if TYPE_CHECKING:
     from ..report import Report
 
-# Commands that were removed from `bayesnorm`, and what to run instead.
-MOVED = {
-    "bench": "python -m experiments uci (or show, export)",
-    "reproduce": "python -m experiments teye-table1 (or another table or figure; --help lists them)",
-}
-
 # The name of each table, and the scikit-learn function that loads it. The last column is called "target".
 BUNDLED = {
     "sklearn:diabetes": "load_diabetes",
@@ -41,16 +34,6 @@ BUNDLED = {
     "sklearn:wine": "load_wine",
     "sklearn:digits": "load_digits",
 }
-
-
-class Commands(TyperGroup):
-    """A group of commands that also knows the commands that have moved."""
-
-    def get_command(self, ctx: Any, cmd_name: str) -> Any:
-        """Return the command with this name, or None; raise an error that says where a command has moved to."""
-        if cmd_name in MOVED:
-            raise UsageError(f"`bayesnorm {cmd_name}` has moved. Run {MOVED[cmd_name]} in a checkout instead.")
-        return super().get_command(ctx, cmd_name)
 
 
 def report(
@@ -154,7 +137,7 @@ def load_bundled(name: str) -> Any:
     return frame
 
 
-app = typer.Typer(cls=Commands, name="bayesnorm", pretty_exceptions_enable=False, rich_markup_mode="rich")
+app = typer.Typer(name="bayesnorm", pretty_exceptions_enable=False, rich_markup_mode="rich")
 data = typer.Typer(rich_markup_mode="rich", help="Write example tables, which come with scikit-learn, as CSV files.")
 
 app.command("fit")(fit)

@@ -5,7 +5,13 @@ posterior = bn.MCBN(8, states=32).fit(network, ImageFiles(image_files("train"), 
 image_maps = map_images(posterior, image_files("images"), settings, "out")
 """
 
-from .images import ImageFiles as ImageFiles, image_files as image_files
+from .images import (
+    ImageFiles as ImageFiles,
+    ImageMaps as ImageMaps,
+    digest_of_files as digest_of_files,
+    digest_of_weights as digest_of_weights,
+    image_files as image_files,
+)
 from .mapping import map_images as map_images, mapped_image as mapped_image
 from .networks import (
     Entry as Entry,
@@ -13,4 +19,3 @@ from .networks import (
     load_network as load_network,
     read_settings as read_settings,
 )
-from .stored import ImageMaps as ImageMaps, digest_of_files as digest_of_files, digest_of_weights as digest_of_weights

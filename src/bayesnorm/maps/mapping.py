@@ -23,6 +23,9 @@ from ..predictive import ClassificationPredictive
 from ..report import MappedImage
 from ..writing import write_bytes
 from .images import (
+    LEVELS,
+    ImageMaps,
+    digest_of_posterior,
     filled_up,
     label_png,
     network_input,
@@ -32,10 +35,11 @@ from .images import (
     read_image,
     read_labels,
     resized,
+    store_numbers,
+    stored_numbers,
     within_memory,
 )
 from .networks import MapSettings
-from .stored import LEVELS, ImageMaps, digest_of_posterior, store_numbers, stored_numbers
 
 # The longer side of an image on the page, in pixels.
 LONGEST = 480

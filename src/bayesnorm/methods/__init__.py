@@ -6,7 +6,7 @@ from .deep_ensemble import DeepEnsemble as DeepEnsemble, ensemble as ensemble
 from .gaussian_bn import GaussianBN as GaussianBN
 from .group_horseshoe import GroupHorseshoe as GroupHorseshoe
 from .group_normal_jeffreys import GroupNormalJeffreys as GroupNormalJeffreys
-from .mc_dropout import MCDropout as MCDropout, dropout_precision as dropout_precision
+from .mc_dropout import MCDropout as MCDropout
 from .mcbn import MCBN as MCBN
 from .mnf import MNF as MNF
 from .stochastic_bn import StochasticBN as StochasticBN

@@ -31,7 +31,7 @@ from typing import Any
 
 from torch import nn
 
-from ..arguments import require_flag, require_number, require_positive, require_whole
+from ..arguments import require_flag
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood
 from ..network import (
@@ -118,23 +118,3 @@ class MCDropout:
         if progress is not None:
             progress(1, 1)
         return DropoutPosterior(executable, likelihood, rates, self.consistent)
-
-
-def dropout_precision(length_scale: float, keep: float, rows: int, weight_decay: float) -> float:
-    """Return the precision that corresponds to weight decay: l^2 q / (2 N lambda).
-
-    It is in the units of training: for targets that were divided by s, divide it by s^2.
-
-    Args:
-        length_scale: Prior length-scale l of the functions; larger values mean smoother functions.
-        keep: Probability q = 1 - p of keeping a unit.
-        rows: Number of training examples N.
-        weight_decay: lambda in the loss 1/N sum 1/2 (y - f)^2 + lambda |W|^2. The `weight_decay` of a torch optimiser
-            is 2 lambda if the loss is half the mean squared error, and 4 lambda if it is the mean squared error.
-    """
-    length_scale = require_positive("length_scale", length_scale)
-    weight_decay = require_positive("weight_decay", weight_decay)
-    requirement = "a probability above 0 and up to 1"
-    keep = require_number("keep", keep, above=0, most=1, requirement=requirement)
-    rows = require_whole("rows", rows)
-    return length_scale**2 * keep / (2 * rows * weight_decay)

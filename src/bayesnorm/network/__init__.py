@@ -33,13 +33,12 @@ from .collecting.moments import (
     mean_and_var as mean_and_var,
     row_moments as row_moments,
 )
-from .collecting.normalising import RowStatistics as RowStatistics
+from .collecting.normalising import RowStatistics as RowStatistics, single_input_statistics as single_input_statistics
 from .collecting.reading import (
     BatchReader as BatchReader,
     is_in_memory as is_in_memory,
     whole_data as whole_data,
 )
-from .collecting.single import single_input_statistics as single_input_statistics
 from .collecting.statistics import (
     RECORDED_SIZES as RECORDED_SIZES,
     BatchStatistics as BatchStatistics,

@@ -10,7 +10,6 @@ from .calibration import (
     CHANCE as CHANCE,
     CalibrationPlot as CalibrationPlot,
     CoveragePlot as CoveragePlot,
-    PITHistogram as PITHistogram,
     binomial_band as binomial_band,
 )
 from .classification import EntropyPlot as EntropyPlot, ReliabilityDiagram as ReliabilityDiagram

@@ -17,7 +17,6 @@ from ..words import format_count, format_number
 from . import style
 
 TITLE = "Coverage should equal the nominal probability"
-PIT_TITLE = "The PIT histogram should be flat"
 COVERAGE_TITLE = "Coverage should be right for small and large standard deviations"
 LEVELS = tuple(percent / 100 for percent in range(2, 100, 2))
 
@@ -110,57 +109,6 @@ class CalibrationPlot:
         ax.text(0.97, 0.26, "intervals too narrow", ha="right", **note)
         style.square_of_percents(ax)
         ax.set(xlabel="nominal probability of the interval", ylabel="coverage: share of targets inside")
-        return style.finish(ax, self.title, self.summary, legend_columns=3)
-
-
-@dataclass(frozen=True)
-class PITHistogram:
-    """Histogram of the probability integral transform (PIT) of the targets.
-
-    Args:
-        share: Share of the targets in each bin, (bins,).
-        lower, upper: Ends of the 95 % range by chance, for every bin.
-        count: Number of targets.
-        title: The title.
-    """
-
-    share: np.ndarray
-    lower: float
-    upper: float
-    count: int
-    title: str = PIT_TITLE
-
-    @classmethod
-    def from_predictive(cls, predictive: RegressionPredictive, y: Any, **options: Any) -> Self:
-        """Return the plot of predictions and their targets; for the options see `from_pit`."""
-        return cls.from_pit(pit(predictive, y).detach().flatten(), **options)
-
-    @classmethod
-    def from_pit(cls, transform: Any, *, bins: int = 10, title: str = PIT_TITLE) -> Self:
-        """Return the plot for probability integral transforms F(y), one per target."""
-        bins = require_whole("bins", bins, 2)
-        values = _transform(transform)
-        number = np.histogram(values, bins=bins, range=(0, 1))[0]
-        lower, upper = binomial_band(len(values), 1 / bins)
-        return cls(number / len(values), float(lower), float(upper), len(values), title=title)
-
-    @property
-    def summary(self) -> str:
-        """The main result in one line."""
-        return f"high at both ends: intervals too narrow; high in the middle: too wide ({self.count:,} targets)"
-
-    def draw(self, ax: style.Axes | None = None) -> style.Axes:
-        """Draw into `ax` or a new figure, and return the axes."""
-        ax, now = style.axes(ax), style.current()
-        bins = len(self.share)
-        place = (np.arange(bins) + 0.5) / bins
-        ax.bar(place, self.share, width=0.9 / bins, color=now.model, alpha=0.75, label="targets")
-        ax.axhspan(self.lower, self.upper, color=now.faint, alpha=0.22, linewidth=0, zorder=2, label=BY_CHANCE)
-        ax.axhline(1 / bins, color=now.faint, linestyle="--", linewidth=1.2, label="calibrated")
-        ax.grid(visible=False, axis="x")
-        style.percent_axis(ax.yaxis)
-        ax.set(xlim=(0, 1), ylim=(0, 1.08 * max(self.upper, float(self.share.max()))))
-        ax.set(xlabel="PIT of the target (0: far below the prediction, 1: far above)", ylabel="share of targets")
         return style.finish(ax, self.title, self.summary, legend_columns=3)
 
 

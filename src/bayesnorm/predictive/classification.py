@@ -11,17 +11,18 @@ from torch import Tensor
 
 from ..errors import InputError
 from .base import (
+    Line,
     Predictive,
     as_targets,
     choose_samples,
     chosen_rows,
+    class_lines,
     mixture_log,
     normalised_weights,
     sampling,
     weighted_mean,
     zero_if_missing,
 )
-from .picture import Line, class_lines
 
 
 @dataclass(frozen=True, repr=False)

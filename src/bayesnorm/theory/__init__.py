@@ -6,16 +6,14 @@ from .diagnosis import (
     Dependence as Dependence,
     Diagnosis as Diagnosis,
     LayerDiagnosis as LayerDiagnosis,
+    Normality as Normality,
 )
-from .normality import Normality as Normality
-from .priors import (
+from .gaussians import (
     BatchNormKL as BatchNormKL,
     GaussianPrior as GaussianPrior,
-    kl_divergence as kl_divergence,
-    weight_decay_prior as weight_decay_prior,
-)
-from .unit_gaussians import (
     UnitGaussians as UnitGaussians,
     central_limit as central_limit,
+    kl_divergence as kl_divergence,
     unit_gaussians as unit_gaussians,
+    weight_decay_prior as weight_decay_prior,
 )

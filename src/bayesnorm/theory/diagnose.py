@@ -48,8 +48,7 @@ from ..network import (
     mini_batches,
 )
 from ..posterior import BatchNormPosterior, Empirical, coordinates
-from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis
-from .normality import Normality
+from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis, Normality
 
 LEAST_BATCHES = 20
 
