@@ -55,13 +55,15 @@ pyright: .venv/.installed ## Check the types of README's Python with pyright (ne
 	$(BIN)/python -m tests.test_types out
 	npx --yes pyright@1.1 --pythonpath $(BIN)/python out/pages/README.py out/pages/claims.py
 
-# The report is tested in a real browser if one can be installed.
+# The report and the live page are tested in a real browser, and the page's numbers in node, if they can be installed.
 .PHONY: browser
 browser:
-	@command -v chromium >/dev/null \
-	|| (apt-get update -qq && DEBIAN_FRONTEND=noninteractive apt-get install -y -qq --no-install-recommends chromium) \
-	   >/dev/null 2>&1 \
-	|| echo "chromium could not be installed: the report is not tested in a browser"
+	@for program in chromium node; do \
+	  command -v $$program >/dev/null \
+	  || (apt-get update -qq && DEBIAN_FRONTEND=noninteractive \
+	      apt-get install -y -qq --no-install-recommends $$(echo $$program | sed 's/^node$$/nodejs/')) >/dev/null 2>&1 \
+	  || echo "$$program could not be installed: some tests of pages are skipped"; \
+	done
 
 # Neighbouring tests share fitted posteriors, so each worker starts with a third of the tests in order (worksteal).
 # Three workers on two cores, because some tests wait.

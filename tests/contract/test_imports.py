@@ -32,6 +32,7 @@ ROOMS = [
     "report",
     "maps",
     "serving",
+    "demo",
     "cli",
     "__init__",
     "__main__",

@@ -12,6 +12,7 @@ import typer
 
 from ..errors import BayesNormError, FileFormatError, MissingExtraError, load_package, quoted
 from ..writing import require_writable
+from .demo import demo
 from .doctor import doctor
 from .ending import UsageError, run_commands
 from .fit import fit
@@ -147,6 +148,7 @@ app.command("report")(report)
 app.command("serve")(serve)
 app.command("maps")(maps)
 app.command("doctor")(doctor)
+app.command("demo")(demo)
 data.command("csv")(data_csv)
 app.add_typer(data, name="data")
 

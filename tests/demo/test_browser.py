@@ -1,0 +1,127 @@
+"""The live page in a real browser: Debian's chromium, without a network."""
+
+import os
+import re
+import shutil
+
+import pytest
+
+from bayesnorm.demo import PAGE
+
+CHROMIUM = shutil.which("chromium")
+playwright = pytest.importorskip("playwright.sync_api", reason="needs the Python package playwright")
+pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
+
+
+@pytest.fixture(scope="module")
+def browser():
+    with playwright.sync_playwright() as started:
+        options = ["--no-sandbox"] if os.geteuid() == 0 else []
+        opened = started.chromium.launch(executable_path=CHROMIUM, args=options)
+        yield opened
+        opened.close()
+
+
+@pytest.fixture(scope="module")
+def opened(browser):
+    """The page, opened once; fails at the end for every complaint or request of the browser."""
+    complaints = []
+    context = browser.new_context(viewport={"width": 1200, "height": 900})
+    page = context.new_page()
+    page.on("console", lambda message: complaints.append(message.text))
+    page.on("pageerror", lambda error: complaints.append(str(error)))
+    allowed = ("file:", "blob:", "data:")
+    page.on("request", lambda request: request.url.startswith(allowed) or complaints.append(request.url))
+    page.goto(PAGE.as_uri())
+    yield page
+    context.close()
+    assert complaints == []
+
+
+@pytest.fixture
+def page(opened):
+    """The page as it is at its start, trained and calibrated."""
+    opened.locator("#data").select_option("gap")
+    opened.locator("#reset").click()
+    settle(opened)
+    return opened
+
+
+def settle(page):
+    """Wait until the network has converged and is calibrated."""
+    page.wait_for_selector('#status[data-state="converged"]', timeout=60_000)
+
+
+def uncertainty_at(page, across):
+    """Return the width of the 95 % band and the epistemic standard deviation at a share of the chart's width."""
+    page.locator("#chart-a").scroll_into_view_if_needed()
+    box = page.locator("#chart-a").bounding_box()
+    for top in (20, 24):
+        page.mouse.move(box["x"] + across * box["width"], box["y"] + top)
+    text = page.inner_text("#reading").replace("−", "-")
+    low, high, epistemic = map(float, re.search(r"between (\S+) and (\S+); epistemic ([\d.e-]+),", text).groups())
+    return high - low, epistemic
+
+
+def slide(page, name, position):
+    page.locator(f"#{name}").evaluate(
+        "(slider, value) => { slider.value = value; slider.dispatchEvent(new Event('change')); }", position
+    )
+
+
+GAP = 0.45
+"""The middle of the gap, as a share of the width of the chart."""
+
+
+def test_the_band_narrows_where_points_are_added_and_the_address_restores_it(page):
+    before = uncertainty_at(page, GAP)
+    box = page.locator("#chart-a").bounding_box()
+    for across, down in ((GAP - 0.05, 0.4), (GAP, 0.32), (GAP + 0.05, 0.35)):
+        page.mouse.click(box["x"] + across * box["width"], box["y"] + down * box["height"])
+    settle(page)
+    after = uncertainty_at(page, GAP)
+    assert after[0] < 0.75 * before[0]
+    assert after[1] < 0.75 * before[1]
+    page.reload()
+    settle(page)
+    assert uncertainty_at(page, GAP) == after
+    assert page.locator("#data").input_value() == "own"
+
+
+def test_a_larger_effective_batch_size_narrows_the_band(page):
+    before = uncertainty_at(page, GAP)
+    slide(page, "size", 16)
+    settle(page)
+    after = uncertainty_at(page, GAP)
+    assert after[0] < 0.6 * before[0]
+    assert after[1] < 0.3 * before[1]
+    assert page.url.endswith("#size=512")
+
+
+def test_points_can_be_added_and_deleted_by_keyboard(page):
+    page.locator("#chart-a").focus()
+    for key in ("ArrowLeft", "ArrowUp", "Enter"):
+        page.keyboard.press(key)
+    settle(page)
+    page.locator("summary").click()
+    playwright.expect(page.locator("#points tr")).to_have_count(25)
+    page.locator("#chart-a").focus()
+    page.keyboard.press("Delete")
+    playwright.expect(page.locator("#points tr")).to_have_count(24)
+
+
+@pytest.mark.parametrize("method", ["dropout", "ensemble"])
+def test_two_methods_side_by_side(page, method):
+    page.locator("#noise").select_option("off")
+    page.locator("#compare").select_option(method)
+    settle(page)
+    titles = page.locator("figcaption").all_inner_texts()
+    assert titles[0] == "MCBN"
+    assert titles[1] == page.locator("#compare option:checked").inner_text()
+    assert "there" in page.locator("#chart-b").get_attribute("aria-label")
+
+
+def test_nothing_is_wider_than_the_window(page):
+    for width in (360, 768, 1200):
+        page.set_viewport_size({"width": width, "height": 900})
+        assert page.evaluate("document.documentElement.scrollWidth") <= width
