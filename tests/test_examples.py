@@ -81,9 +81,12 @@ def stand_ins() -> dict[str, object]:
         nn.Conv2d(3, 16, 3), nn.BatchNorm2d(16), nn.ReLU(), nn.Conv2d(16, 16, 3), nn.BatchNorm2d(16), nn.ReLU(),
         nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(16, 16), nn.BatchNorm1d(16), nn.ReLU(), nn.Linear(16, 5),
     )  # fmt: skip
-    with torch.no_grad():
-        for _ in range(20):
-            classifier(pixels[torch.randperm(100)[:64]])
+    optimiser = torch.optim.Adam(classifier.parameters(), lr=1e-2)
+    for _ in range(20):  # so that it predicts several classes
+        images = torch.randperm(100)[:64]
+        optimiser.zero_grad()
+        nn.functional.cross_entropy(classifier(pixels[images]), labels[images]).backward()
+        optimiser.step()
     return {
         "model": model.eval(),
         "x_train": x[:300],

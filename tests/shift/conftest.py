@@ -1,4 +1,4 @@
-"""A small network fitted once, and rows that its training never saw."""
+"""Small networks fitted once, for regression and for classes, and rows that their training never saw."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ import bayesnorm as bn
 from bayesnorm.posterior import BatchNormPosterior
 
 INPUTS, BATCH_SIZE, ROWS = 6, 16, 2048
+CLASSES, FEATURES = 5, 12
 
 
 def fresh(count: int, seed: int) -> Tensor:
@@ -40,3 +41,28 @@ def network() -> nn.Module:
 def fitted(method: type[bn.MCBN] = bn.MCBN, **options: int) -> BatchNormPosterior:
     """A posterior of a method on the network."""
     return method(BATCH_SIZE, **({"states": 128} | options)).fit(network(), fresh(ROWS, 0), bn.Gaussian())
+
+
+def clusters(labels: Tensor, seed: int) -> Tensor:
+    """Return inputs around one centre for each class."""
+    centers = 1.5 * torch.randn(CLASSES, FEATURES, generator=torch.Generator().manual_seed(7))
+    noise = torch.randn(len(labels), FEATURES, generator=torch.Generator().manual_seed(seed))
+    return centers[labels] + noise
+
+
+def shifted(x: Tensor) -> Tensor:
+    return 0.5 * x + 1.0
+
+
+@cache
+def network_and_posterior() -> tuple[nn.Module, bn.posterior.BatchNormPosterior]:
+    torch.manual_seed(0)
+    y = torch.arange(2000) % CLASSES
+    x = clusters(y, 0)
+    network = nn.Sequential(
+        nn.Linear(FEATURES, 30), nn.BatchNorm1d(30), nn.ReLU(), nn.Linear(30, 30), nn.BatchNorm1d(30), nn.ReLU(),
+        nn.Linear(30, CLASSES),
+    )  # fmt: skip
+    bn.training.train(network, (x, y), loss=nn.functional.cross_entropy, epochs=5, batch_size=50)
+    network.eval()
+    return network, bn.MCBN(32, states=64).fit(network, x, bn.Categorical())

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import functools
 from dataclasses import asdict
 
 import pytest
@@ -15,32 +14,7 @@ from bayesnorm.posterior import ClassStatistics, Validation
 from bayesnorm.shift.class_mix import estimate_mix, estimate_shift
 from bayesnorm.shift.expected_error import softened
 
-CLASSES, FEATURES = 5, 12
-
-
-def clusters(labels: Tensor, seed: int) -> Tensor:
-    """Return inputs around one centre for each class."""
-    centers = 1.5 * torch.randn(CLASSES, FEATURES, generator=torch.Generator().manual_seed(7))
-    noise = torch.randn(len(labels), FEATURES, generator=torch.Generator().manual_seed(seed))
-    return centers[labels] + noise
-
-
-def shifted(x: Tensor) -> Tensor:
-    return 0.5 * x + 1.0
-
-
-@functools.cache
-def network_and_posterior() -> tuple[nn.Module, bn.posterior.BatchNormPosterior]:
-    torch.manual_seed(0)
-    y = torch.arange(2000) % CLASSES
-    x = clusters(y, 0)
-    network = nn.Sequential(
-        nn.Linear(FEATURES, 30), nn.BatchNorm1d(30), nn.ReLU(), nn.Linear(30, 30), nn.BatchNorm1d(30), nn.ReLU(),
-        nn.Linear(30, CLASSES),
-    )  # fmt: skip
-    bn.training.train(network, (x, y), loss=nn.functional.cross_entropy, epochs=5, batch_size=50)
-    network.eval()
-    return network, bn.MCBN(32, states=64).fit(network, x, bn.Categorical())
+from .conftest import CLASSES, FEATURES, clusters, network_and_posterior, shifted
 
 
 def error(posterior: bn.posterior.Posterior, x: Tensor, y: Tensor) -> float:

@@ -108,5 +108,6 @@ from .several import (
     Inputs as Inputs,
     equal_rows as equal_rows,
     forward_arguments as forward_arguments,
+    joined_rows as joined_rows,
     run_forward as run_forward,
 )

@@ -23,7 +23,7 @@ from ..posterior import (
     Posterior,
 )
 from ..predictive import P_co
-from .class_mix import LEAST_GAIN, estimate_shift
+from .class_mix import estimate_shift
 from .comparison import (
     Comparison,
     all_alike,
@@ -128,16 +128,10 @@ def _adapted_by_classes(
     require_batches(original)
     _warn_of_odd_rows(len(rows), all_alike(rows))
     shift = estimate_shift(original, rows, strength, earlier)
-    adaptation, fall, (before, after) = shift.adaptation, shift.gain, shift.confidences
+    adaptation, decision = shift.adaptation, shift.decision
     if strength is not None:
         decision = f"Applied {strength:.0%} of the shift, as strength={strength:g} says."
-    elif fall >= LEAST_GAIN and shift.trusted:
-        decision = f"Adapted, because the estimated error falls by {fall:.1%}."
-    else:
-        reason = f"the estimated error would fall by {fall:.1%} only"
-        if fall >= LEAST_GAIN:
-            reason = f"predictions would be less confident ({after:.1%} instead of {before:.1%} on average)"
-        decision = f"Left as it was, because {reason}."
+    elif not shift.worthwhile:
         adaptation = dataclasses.replace(adaptation, strength=torch.zeros_like(adaptation.strength))
     decision = f"{decision} {shift.expected_error()}"
     return AdaptedPosterior.from_original(original, adaptation, decision)

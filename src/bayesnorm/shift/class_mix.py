@@ -59,6 +59,7 @@ class MixShift:
         mix: The estimated shares of the classes, (K,).
         mix_share: The share of the observed mix in them, from 0 to 1; the rest is the mix of the training data.
         distances: Mean squared standardised shift of every part, (2L,); about 1 for training data.
+        change: The same of the difference from the shift of earlier examples; 0 without them.
         before: Class probabilities of the network as it is, (n, K).
         after: Class probabilities with adapted statistics, (n, K).
         training_mix: The shares of the classes in training, (K,).
@@ -69,6 +70,7 @@ class MixShift:
     mix: Tensor
     mix_share: float
     distances: Tensor
+    change: Tensor
     before: Tensor
     after: Tensor
     training_mix: Tensor
@@ -98,6 +100,22 @@ class MixShift:
         before, after = self.confidences
         return self.gain < LEAST_GAIN or after - before >= -LESS_CONFIDENT * self.gain
 
+    @property
+    def worthwhile(self) -> bool:
+        """Whether adapting lowers the estimated error enough, by predictions that are trusted."""
+        return self.gain >= LEAST_GAIN and self.trusted
+
+    @property
+    def decision(self) -> str:
+        """Whether to adapt, and why, as a sentence."""
+        if self.worthwhile:
+            return f"Adapted, because the estimated error falls by {self.gain:.1%}."
+        reason = f"the estimated error would fall by {self.gain:.1%} only"
+        if self.gain >= LEAST_GAIN:
+            before, after = self.confidences
+            reason = f"predictions would be less confident ({after:.1%} instead of {before:.1%} on average)"
+        return f"Left as it was, because {reason}."
+
     def expected_error(self) -> ExpectedError:
         """Return the estimated errors before and after adapting."""
         return expected_error(self.before, self.after, self.mix_share, self.validation, self.trusted)
@@ -124,7 +142,7 @@ def estimate_shift(
     """
     classes = posterior.class_statistics
     assert classes is not None
-    layerwise, shares = _Layerwise(posterior, x, strength, earlier), classes.shares
+    layerwise, shares = Layerwise(posterior, x, strength, earlier), classes.shares
     before = layerwise.run()
     solutions = [layerwise.solution(before, shares, 0.0, 0.0)]
     if min(mix_p_value(before, shares), mix_p_value(solutions[0].after, shares)) < LEVEL:
@@ -168,20 +186,28 @@ def joined_shift(shifts: Sequence[MixShift]) -> MixShift | None:
 
 
 class _LayerShift(NamedTuple):
-    """The shift at one layer: pairs are of means and of log-variances, in coordinates."""
+    """The shift at one layer: pairs are of means and of log-variances, in coordinates.
+
+    `change` is the mean squared difference from the earlier shift in units of its noise; 0 without an earlier one.
+    """
 
     shift: tuple[Tensor, Tensor]
     noise: tuple[Tensor, Tensor]
     strength: tuple[float, float]
     distance: tuple[float, float]
+    change: tuple[float, float]
     reference: Tensor
 
 
-class _Layerwise:
+class Layerwise:
     """Runs new examples layer by layer, and applies to each the shift that a class mix does not explain."""
 
     def __init__(
-        self, posterior: BatchNormPosterior, x: Any, strength: float | None, earlier: Adaptation | None
+        self,
+        posterior: BatchNormPosterior,
+        x: Any,
+        strength: float | None = None,
+        earlier: Adaptation | None = None,
     ) -> None:
         assert posterior.class_statistics is not None
         self._posterior, self._classes = posterior, posterior.class_statistics
@@ -203,6 +229,11 @@ class _Layerwise:
         self._mix: Tensor | None = None
         self._uncertain = (1.0, 0.0)
         self._layers: list[_LayerShift] = []
+
+    @staticmethod
+    def inputs(posterior: BatchNormPosterior, x: Any) -> Any:
+        """Return examples as the network takes them."""
+        return row_statistics(posterior).input(x)
 
     def run(self, mix: Tensor | None = None, uncertain: tuple[float, float] = (1.0, 0.0)) -> Tensor:
         """Return class probabilities (n, K) with statistics adapted to a mix, or with those of the posterior.
@@ -233,7 +264,7 @@ class _Layerwise:
         explained = self._classes.explained(part, eps / var, self._mix, self._uncertain, len(self._x))
         observed = moments[0].double().cpu(), (moments[1].double().cpu() + eps).log()
         expected = center + scale * explained.mean, (var * explained.var).log()
-        measured = self._with_earlier(
+        measured, change = self._with_earlier(
             part,
             (observed[0] - expected[0], observed[1] - expected[1]),
             (var * explained.mean_noise, explained.log_noise),
@@ -242,7 +273,7 @@ class _Layerwise:
         strength = tuple(1 - 1 / max(d, 1.0) if self._strength is None else self._strength for d in distance)
         (shift, noise), (log_shift, log_noise) = measured
         self._layers.append(
-            _LayerShift((shift, log_shift), (noise, log_noise), strength, distance, expected[0])  # type: ignore[arg-type]
+            _LayerShift((shift, log_shift), (noise, log_noise), strength, distance, change, expected[0])  # type: ignore[arg-type]
         )
         factor = (0.5 * strength[1] * log_shift).exp()
         new_mean = expected[0] + strength[0] * shift + factor * (center - expected[0])
@@ -250,18 +281,25 @@ class _Layerwise:
 
     def _with_earlier(
         self, part: slice, shifts: tuple[Tensor, Tensor], noises: tuple[Tensor, Tensor]
-    ) -> list[tuple[Tensor, Tensor]]:
+    ) -> tuple[list[tuple[Tensor, Tensor]], tuple[float, float]]:
         """Return the shift of means and of log-variances, each with its noise, together with earlier examples."""
         pairs = list(zip(shifts, noises, strict=True))
         if self._earlier is None:
-            return pairs
+            return pairs, (0.0, 0.0)
         old, new = self._earlier.rows, len(self._x)
         total, earlier = old + new, self._earlier
-        before = zip(earlier.shift.double().chunk(2), earlier.noise.double().chunk(2), strict=True)
-        return [
-            ((old * shift_0[part] + new * shift) / total, (old**2 * noise_0[part] + new**2 * noise) / total**2)
+        before = [
+            (shift[part], noise[part])
+            for shift, noise in zip(earlier.shift.double().chunk(2), earlier.noise.double().chunk(2), strict=True)
+        ]
+        change = [
+            float(((shift - shift_0).square() / (noise + noise_0)).mean())
             for (shift, noise), (shift_0, noise_0) in zip(pairs, before, strict=True)
         ]
+        return [
+            ((old * shift_0 + new * shift) / total, (old**2 * noise_0 + new**2 * noise) / total**2)
+            for (shift, noise), (shift_0, noise_0) in zip(pairs, before, strict=True)
+        ], (change[0], change[1])
 
     def solution(self, before: Tensor, mix: Tensor, share: float, mix_error: float) -> MixShift:
         """Return the shift for a mix.
@@ -277,16 +315,18 @@ class _Layerwise:
             self.adaptation(),
             mix,
             share,
-            self.distances(),
+            self._by_part([layer.distance for layer in self._layers]),
+            self._by_part([layer.change for layer in self._layers]),
             before,
             after,
             self._classes.shares,
             posterior.validation,
         )
 
-    def distances(self) -> Tensor:
-        """Return the distances of all parts in the latest forward pass, (2L,)."""
-        return torch.tensor([layer.distance[half] for half in (0, 1) for layer in self._layers], dtype=torch.float64)
+    @staticmethod
+    def _by_part(pairs: list[tuple[float, float]]) -> Tensor:
+        """Return the values of all means, then of all log-variances, (2L,)."""
+        return torch.tensor(pairs, dtype=torch.float64).T.flatten()
 
     def adaptation(self) -> Adaptation:
         """Return the shift in the latest forward pass."""
