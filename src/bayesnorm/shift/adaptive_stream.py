@@ -9,7 +9,7 @@ Three decisions follow:
 
 - Has the shift changed? The mean squared difference between the block's shift and the earlier one, in units of their
   noise, is about 1 or less if not. If it is larger than CHANGED, earlier blocks are dropped, and the shift is estimated
-  anew from this block, as `adapt` does. If only the mean confidence falls by UNSURE, because a wrong class mix explains
+  afresh from this block, as `adapt` does. If only the mean confidence falls by UNSURE, because a wrong class mix explains
   the shift, both are tried. The one with the more confident predictions is kept.
 - Adapt or not? The rule is that of `adapt`: the estimated error must fall by LEAST_GAIN.
 - Is adapting still worthwhile? While the stream is adapted, every CHECK-th block runs with the network's own statistics
@@ -216,9 +216,9 @@ class AdaptiveStream(Generic[P_co]):
         if float(shift.change.mean()) > CHANGED:
             return self._take(estimate_shift(self.original, x))
         if self._usual_confidence - float(now.amax(1).mean()) > UNSURE:
-            anew = estimate_shift(self.original, x)
-            if anew.worthwhile and anew.confidences[1] > shift.confidences[1]:
-                return self._take(anew)
+            afresh = estimate_shift(self.original, x)
+            if afresh.worthwhile and afresh.confidences[1] > shift.confidences[1]:
+                return self._take(afresh)
         if self.adapted and not shift.trusted:
             return now
         return self._take(shift, decided=self.adapted)
