@@ -9,8 +9,8 @@ Three decisions follow:
 
 - Has the shift changed? The mean squared difference between the block's shift and the earlier one, in units of their
   noise, is about 1 or less if not. If it is larger than CHANGED, earlier blocks are dropped, and the shift is estimated
-  afresh from this block, as `adapt` does. If only the mean confidence falls by UNSURE, because a wrong class mix explains
-  the shift, both are tried. The one with the more confident predictions is kept.
+  from this block alone, as `adapt` does. If only the mean confidence falls by UNSURE, because a wrong class mix
+  explains the shift, both are tried. The one with the more confident predictions is kept.
 - Adapt or not? The rule is that of `adapt`: the estimated error must fall by LEAST_GAIN.
 - Is adapting still worthwhile? While the stream is adapted, every CHECK-th block runs with the network's own statistics
   instead of measuring the shift. If adapting lowers the estimated error by less than half of LEAST_GAIN, the stream
@@ -82,8 +82,8 @@ class AdaptiveStream(Generic[P_co]):
     def __init__(self, posterior: Posterior[P_co], window: int = 64, memory: int = 512) -> None:
         if not isinstance(posterior, BatchNormPosterior) or posterior.class_statistics is None:
             raise NotComparableError(
-                f"posterior is a {type(posterior).__name__} without class statistics, so shifted inputs cannot be told "
-                "from a changed class mix. Fit MCBN, GaussianBN or StochasticBN to a classifier with one class per "
+                f"posterior is a {type(posterior).__name__} without class statistics, so shifted inputs look like a "
+                "changed class mix. Fit MCBN, GaussianBN or StochasticBN to a classifier with one class per "
                 "example. For other networks, use DriftMonitor, and adapt when you know that the measurement changed."
             )
         self.window = require_whole("window", window, least=8, most=MOST_EXAMPLES)
