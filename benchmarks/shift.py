@@ -3,7 +3,7 @@
     python -m benchmarks.shift [--device cpu] [--repeats 30] [--out results/shift_cost.json]
 
 Uses a ResNet-32 with random weights and random images, on one thread of the CPU or on a GPU, so no data are needed.
-Calls are measured in turns after two first calls; medians are reported. The forward pass is `model(x)` in evaluation
+Calls are measured in turns after two first calls; times_ms are reported. The forward pass is `model(x)` in evaluation
 mode without gradients. Results of the other device stay in the file.
 """
 
@@ -65,9 +65,15 @@ def measure(device: str, repeats: int) -> list[dict]:
                 times[name].append(seconds(call, device))
         for name in ("drift", "adapt"):
             ratio = statistics.median(a / b for a, b in zip(times[name], times["pass"], strict=True))
-            found = {key: round(1000 * statistics.median(times[key]), 3) for key in ("pass", name)}
+            times_ms = {key: round(1000 * statistics.median(times[key]), 3) for key in ("pass", name)}
             rows.append(
-                {"call": name, "rows": count, "pass_ms": found["pass"], "ms": found[name], "passes": round(ratio, 2)}
+                {
+                    "call": name,
+                    "rows": count,
+                    "pass_ms": times_ms["pass"],
+                    "ms": times_ms[name],
+                    "passes": round(ratio, 2),
+                }
             )
             print(rows[-1], flush=True)
     return rows

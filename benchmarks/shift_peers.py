@@ -33,12 +33,12 @@ REFERENCE = 1000
 @torch.no_grad()
 def features(network: CifarResNet, x: torch.Tensor) -> np.ndarray:
     """Return the inputs of the last layer, (N, 64)."""
-    kept: list[torch.Tensor] = []
-    hook = network.linear.register_forward_pre_hook(lambda _, inputs: kept.append(inputs[0]))
+    features_seen: list[torch.Tensor] = []
+    hook = network.linear.register_forward_pre_hook(lambda _, inputs: features_seen.append(inputs[0]))
     for part in x.split(250):
         network(part)
     hook.remove()
-    return torch.cat(kept).numpy()
+    return torch.cat(features_seen).numpy()
 
 
 def tests(reference: np.ndarray) -> dict[str, Any]:
@@ -71,8 +71,8 @@ def main() -> None:
         x = network_input(corruption, severity, "cpu")
         most = options.clean if corruption == CLEAN else options.batches
         batches = {count: disjoint(x, count, most) for count in options.rows}
-        for count, each in batches.items():
-            shown = features(network, torch.cat(each)).reshape(len(each), count, -1)
+        for count, parts in batches.items():
+            shown = features(network, torch.cat(parts)).reshape(len(parts), count, -1)
             for name, detector in detectors.items():
                 alarms = sum(int(detector.predict(part)["data"]["is_drift"]) for part in shown)
                 head = {"test": name, "corruption": corruption, "severity": severity, "rows": count}

@@ -7,15 +7,15 @@ from collections.abc import Iterable
 from bayesnorm.cli.ending import UsageError
 
 
-def require_known(option: str, given: Iterable[str], known: Iterable[str]) -> None:
+def require_known(option: str, chosen: Iterable[str], allowed: Iterable[str]) -> None:
     """Refuse names that do not exist.
 
     Args:
         option: The command-line option of the name.
-        given: The given names.
-        known: The allowed names.
+        chosen: The given names.
+        allowed: The allowed names.
     """
-    known = tuple(known)
-    for name in given:
-        if name not in known:
-            raise UsageError(f"{option} must be one of {', '.join(known)}, got {name!r}.")
+    allowed = tuple(allowed)
+    for name in chosen:
+        if name not in allowed:
+            raise UsageError(f"{option} must be one of {', '.join(allowed)}, got {name!r}.")

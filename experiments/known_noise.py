@@ -72,14 +72,14 @@ def main(
     python -m experiments known-noise --preset paper --out out
     """
     require_known("--table", table or (), TABLES)
-    where, rows, kept = fastest(device), list[dict[str, Any]](), out / "known_noise"
+    where, rows, stored = fastest(device), list[dict[str, Any]](), out / "known_noise"
     for name, size, noise, seeds in CASES[preset]:
         for seed in range(seeds) if name in (table or TABLES) else ():
             show_progress(f"{name}, {size:,} rows, noise {noise:g}, seed {seed}")
             settings: dict[str, Any] = {"table": name, "size": size, "noise": noise, "seed": seed}
             find = partial(measured, **settings, device=where, **OPTIONS[preset])
             file = f"{preset}_{name}_{size}_{noise:g}_{seed}.json"
-            rows.append(measured_once(kept / file, settings | OPTIONS[preset], find))
+            rows.append(measured_once(stored / file, settings | OPTIONS[preset], find))
             show_progress("")
             print(text(rows[-1]), flush=True)
     print(summary(rows))

@@ -41,7 +41,7 @@ class RejectionPlot:
     def over_batch_sizes(cls, diagnosis: Diagnosis, statistic: Statistic = "mean") -> Self:
         """Show every batch size of a diagnosis."""
         sizes = {size.batch_size: size for size in diagnosis.sizes}
-        return cls._of(sizes, "batch size M", statistic, "all units")
+        return cls._from_sizes(sizes, "batch size M", statistic, "all units")
 
     @classmethod
     def over_epochs(
@@ -52,10 +52,10 @@ class RejectionPlot:
             raise BayesNormError("found is empty. Pass diagnoses of at least one epoch.")
         sizes = {epoch: diagnosis.at(batch_size) for epoch, diagnosis in result.items()}
         size = next(iter(sizes.values())).batch_size
-        return cls._of(sizes, "epoch", statistic, f"all units, M = {size}")
+        return cls._from_sizes(sizes, "epoch", statistic, f"all units, M = {size}")
 
     @classmethod
-    def _of(cls, sizes: dict[int, BatchSizeDiagnosis], axis: str, statistic: Statistic, which: str) -> Self:
+    def _from_sizes(cls, sizes: dict[int, BatchSizeDiagnosis], axis: str, statistic: Statistic, which: str) -> Self:
         layers = [layer.name for layer in next(iter(sizes.values())).layers]
         by_layer = {name: [statistic_of(size, name, statistic) for size in sizes.values()] for name in layers}
         return cls(

@@ -110,7 +110,7 @@ def main(
 
 
 def measure(
-    preset: Preset, device: str, networks: Path, kept: Path, workers: int = 1, compiled: bool | str = "graph"
+    preset: Preset, device: str, networks: Path, stored: Path, workers: int = 1, compiled: bool | str = "graph"
 ) -> list[dict[str, Any]]:
     """Return a row for each number of training images and method; each number is stored in a file."""
     plans = {name: plan for count in preset.counts for name, plan in _plans(preset, count).items()}
@@ -121,7 +121,7 @@ def measure(
         show_progress(f"{preset.network} on {count:,} images of {DATA}")
         settings = {"preset": asdict(preset), "count": count, "outside": list(asked.outside)}
         measured = partial(_of_count, preset, count, asked, networks, device)
-        result = measured_once(kept / f"{count}.json", settings, measured)
+        result = measured_once(stored / f"{count}.json", settings, measured)
         rows += [{"images": count, "method": method, **scores} for method, scores in result.items()]
     show_progress("")
     return rows

@@ -25,7 +25,7 @@ BUDGET = {
     "network": 4_350,
     "network_report": 339,
     "plots": 1_067,
-    "posterior": 1_958,
+    "posterior": 1_957,
     "predictive": 841,
     "report": 1_926,
     "serving": 857,

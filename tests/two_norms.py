@@ -3,6 +3,8 @@
 import torch
 from torch import nn
 
+from bayesnorm.engines.delta import outputs_with_derivatives
+
 SIGMAS = 4.5
 """Two-sided probability 7e-6 of a false alarm per comparison, at most some hundreds of which are made here."""
 
@@ -29,3 +31,9 @@ class Difference(nn.Module):
 
     def forward(self, x):
         return self.a(x) - self.b(3 * x)
+
+
+def output_jacobian(posterior, x, most_outputs=None):
+    """Return outputs, (batch, *out), and their derivatives with respect to the coordinates, (batch, outputs, 2C)."""
+    mean, derivatives = outputs_with_derivatives(posterior, x, most_outputs)
+    return mean, derivatives()

@@ -85,7 +85,7 @@ def measure_setting(
     members: int,
     device: str,
     networks: Path,
-    kept: Path,
+    stored: Path,
     workers: int = 1,
     compiled: bool | str = "graph",
 ) -> dict[str, Any]:
@@ -97,7 +97,7 @@ def measure_setting(
         members: Networks of an ensemble; scores of single networks are means over as many.
         device: The device.
         networks: Folder of the trained networks.
-        kept: Folder of the stored results.
+        stored: Folder of the stored results.
         workers: Number of networks that are trained at once.
         compiled: How their steps run.
     """
@@ -123,7 +123,7 @@ def measure_setting(
     results = {}
     for name, make in posteriors.by_method().items():
         show_progress(f"{setting.network} on {setting.data}: {name}")
-        results[name] = measured_once(kept / f"{name}.json", settings, partial(_scored, make, asked, preset.samples))
+        results[name] = measured_once(stored / f"{name}.json", settings, partial(_scored, make, asked, preset.samples))
     show_progress("")
     return settings | {"methods": results}
 
@@ -162,18 +162,18 @@ class _Posteriors:
     def by_method(self) -> dict[str, Callable[[], list[Posterior]]]:
         """Return functions for the posteriors of every method: one for each network, or one ensemble of all."""
         return {
-            "softmax": lambda: self._each(_point),
-            "SBN": lambda: self._each(self.stochastic),
-            "MCBN": lambda: self._each(self.mcbn),
-            "correlated Gaussian": lambda: self._each(self.correlated),
-            "Dropout": lambda: self._each(_dropping, self._preset.dropout),
-            "Dropout, SBN": lambda: self._each(self._dropping_too, self._preset.dropout),
-            "DeepEnsemble": lambda: [ensemble(self._each(_point))],
-            "DeepEnsemble, SBN": lambda: [ensemble(self._each(self.stochastic))],
-            "DeepEnsemble, MCBN": lambda: [ensemble(self._each(self.mcbn))],
+            "softmax": lambda: self._posteriors(_point),
+            "SBN": lambda: self._posteriors(self.stochastic),
+            "MCBN": lambda: self._posteriors(self.mcbn),
+            "correlated Gaussian": lambda: self._posteriors(self.correlated),
+            "Dropout": lambda: self._posteriors(_dropping, self._preset.dropout),
+            "Dropout, SBN": lambda: self._posteriors(self._dropping_too, self._preset.dropout),
+            "DeepEnsemble": lambda: [ensemble(self._posteriors(_point))],
+            "DeepEnsemble, SBN": lambda: [ensemble(self._posteriors(self.stochastic))],
+            "DeepEnsemble, MCBN": lambda: [ensemble(self._posteriors(self.mcbn))],
         }
 
-    def _each(self, make: Callable[[nn.Module], Posterior], dropout: float | None = None) -> list[Posterior]:
+    def _posteriors(self, make: Callable[[nn.Module], Posterior], dropout: float | None = None) -> list[Posterior]:
         if dropout not in self._networks:
             self._networks[dropout] = [self._trained(seed, dropout) for seed in range(self._members)]
         return [make(network) for network in self._networks[dropout]]

@@ -20,12 +20,12 @@ class Tally:
     """How many units a run kept, finished and failed.
 
     Args:
-        kept: Units with results in the store.
+        stored: Units with results in the store.
         finished: Units that gave a result.
         failed: Units that did not; `store.failures` says why, and the next run retries them.
     """
 
-    kept: int
+    stored: int
     finished: int
     failed: int
 
@@ -45,26 +45,26 @@ class Ledger:
         require_modules(self.missing)
         if self.missing:
             store.require_writable()
-        self.kept, self.finished, self.failed = len(self.everything) - len(self.missing), 0, 0
+        self.stored, self.finished, self.failed = len(self.everything) - len(self.missing), 0, 0
         self._waiting = iter(self.missing)
         self._store, self._progress = store, progress
 
     @property
     def tally(self) -> Tally:
         """Return the numbers so far."""
-        return Tally(self.kept, self.finished, self.failed)
+        return Tally(self.stored, self.finished, self.failed)
 
     def tell(self) -> None:
         """Report progress."""
         if self._progress is not None:
-            self._progress(self.kept + self.finished + self.failed, len(self.everything))
+            self._progress(self.stored + self.finished + self.failed, len(self.everything))
 
     def take(self) -> Unit | None:
         """Return the next unit to compute, or None if there is none left."""
         for unit in self._waiting:
             if self._store.missing([unit]):
                 return unit
-            self.kept += 1  # another run of the same units was faster
+            self.stored += 1  # another run of the same units was faster
             self.tell()
         return None
 

@@ -165,7 +165,7 @@ def _connected(ray: Any, address: str | None, cores: int) -> Iterator[None]:
         asked = {"address": address}
     with _own_signal_handlers():
         try:
-            with _quiet_settings(own=address is None):
+            with _quiet_settings(temporary=address is None):
                 ray.init(**asked, log_to_driver=False, logging_level="error")
         except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
             ray.shutdown()
@@ -195,11 +195,11 @@ def _require_reachable(address: str) -> None:
 
 
 @contextlib.contextmanager
-def _quiet_settings(own: bool) -> Iterator[None]:
+def _quiet_settings(temporary: bool) -> Iterator[None]:
     """Turn off Ray's usage statistics, and leave no secret of a temporary cluster in the user's home folder."""
     settings = {"RAY_USAGE_STATS_ENABLED": "0"}
     told = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
-    if own and not told and not (Path.home() / ".ray" / "auth_token").exists():
+    if temporary and not told and not (Path.home() / ".ray" / "auth_token").exists():
         settings["RAY_AUTH_TOKEN"] = _secret()
     names = [*settings, "RAY_AUTH_MODE"]  # Ray sets it otherwise
     before = {name: os.environ[name] for name in names if name in os.environ}

@@ -76,17 +76,17 @@ class Asked:
 
 
 def ask_each(
-    option: str, known: Iterable[str], chosen: Sequence[str] | None, measure: Callable[[str], Any]
+    option: str, all_names: Iterable[str], chosen: Sequence[str] | None, measure: Callable[[str], Any]
 ) -> dict[str, Any]:
     """Return the result for each name; by default for all names, except those without images.
 
     Args:
         option: The name of the option, for messages.
-        known: All names.
+        all_names: All names.
         chosen: The names that the user chose, or nothing.
         measure: Function of a name that returns a result.
     """
-    names = tuple(known)
+    names = tuple(all_names)
     require_known(option, chosen or (), names)
     results = {}
     for name in chosen or names:

@@ -139,16 +139,16 @@ class Networks:
         return plan.transform().scaled(x.to(self.device)), y.to(self.device), lights_of("test", self.preset.asked)
 
 
-def measure(made: Networks, kept: Path) -> dict[str, Any]:
+def measure(made: Networks, stored: Path) -> dict[str, Any]:
     """Return scores of classes and of red by training images and light, for each uncertainty and method."""
     results: dict[str, Any] = {"classes": {}, "red": {}}
     for case in SHARES:
         for kind, (task, method) in KINDS.items():
-            path = kept / f"{made.name(task, case)}_{method}.json"
+            path = stored / f"{made.name(task, case)}_{method}.json"
             scores = measured_once(path, asdict(made.preset), partial(_of_classes, made, task, case, method))
             results["classes"].setdefault(case, {})[kind] = scores
         for method in METHODS:
-            path = kept / f"{made.name(Task.red, case)}_{method}.json"
+            path = stored / f"{made.name(Task.red, case)}_{method}.json"
             scores = measured_once(path, asdict(made.preset), partial(_of_red, made, case, method))
             results["red"].setdefault(case, {})[method] = scores
     return results

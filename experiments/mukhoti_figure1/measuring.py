@@ -95,7 +95,7 @@ def measure_panel(
     preset: Preset,
     device: str,
     networks: Path,
-    kept: Path,
+    stored: Path,
     workers: int = 1,
     compiled: bool | str = "graph",
 ) -> dict[str, Any]:
@@ -106,7 +106,7 @@ def measure_panel(
         preset: How much to measure.
         device: The device.
         networks: Folder of the trained networks.
-        kept: Folder of the stored parts.
+        stored: Folder of the stored parts.
         workers: Number of networks that are trained at once.
         compiled: How their steps run.
     """
@@ -136,7 +136,7 @@ def measure_panel(
             "epochs": preset.epochs,
             "asked": preset.asked,
         }
-        return measured_once(kept / f"{name}.json", settings, measure)
+        return measured_once(stored / f"{name}.json", settings, measure)
 
     retrained = {
         str(size): piece(f"retrained_{size}", lambda size=size: _scored(at_size(size), asked))  # type: ignore[misc]

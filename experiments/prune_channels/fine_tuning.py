@@ -90,7 +90,7 @@ def _width(network: nn.Module, block: str) -> int:
     return [len(value) for value in network.get_submodule(block).parameters() if value.dim() == 4][-1]
 
 
-def scored_ways(whole: Whole, preset: Preset, kept: Path) -> list[dict[str, Any]]:
+def scored_ways(whole: Whole, preset: Preset, stored: Path) -> list[dict[str, Any]]:
     """Return the score of each setting on every tenth training image, which is held out; the most accurate first."""
     held = torch.arange(len(whole.pixels), device=whole.pixels.device) % 10 == 9
     rest = replace(whole, pixels=whole.pixels[~held], labels=whole.labels[~held])
@@ -108,5 +108,5 @@ def scored_ways(whole: Whole, preset: Preset, kept: Path) -> list[dict[str, Any]
         show_progress(f"ResNet-{preset.depth}: {way}")
         settings = {"preset": preset.told, "way": asdict(way)}
         name = "_".join(str(value) for value in asdict(way).values())
-        rows.append(measured_once(kept / "ways" / f"{name}.json", settings, partial(scored, way)))
+        rows.append(measured_once(stored / "ways" / f"{name}.json", settings, partial(scored, way)))
     return sorted(rows, key=lambda row: (-row["accuracy"], row["nll"]))

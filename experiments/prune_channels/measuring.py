@@ -33,7 +33,7 @@ TIMED = 64
 
 
 def measure(
-    preset: Preset, device: str, kept: Path, criteria: Sequence[str]
+    preset: Preset, device: str, stored: Path, criteria: Sequence[str]
 ) -> tuple[list[dict[str, Any]], list[dict[str, Any]]]:
     """Return the fine-tuning settings, the best first, and rows: the original network, then each criterion and
     fraction.
@@ -46,7 +46,7 @@ def measure(
     model = load_cifar_resnet(preset.depth).to(device)
     networks = Whole(model, plan, preset.states, pixels, labels)
     x = networks.x
-    ways = scored_ways(networks, preset, kept)
+    ways = scored_ways(networks, preset, stored)
     best: dict[str, Way] = {}
     for row in ways:
         way_facts = Way(**{field.name: row[field.name] for field in fields(Way)})
@@ -96,7 +96,7 @@ def measure(
         show_progress(f"ResNet-{preset.depth}: {criterion}, {share:g} of the multiply-adds{tuned}")
         settings = {"preset": preset.told, "criterion": criterion, "share": share, "way": way and asdict(way)}
         name = f"{criterion}_{share:g}{tuned}".replace(", ", "_").replace(" ", "_")
-        rows += measured_once(kept / f"{name}.json", settings, find)
+        rows += measured_once(stored / f"{name}.json", settings, find)
     show_progress("")
     return ways, rows
 

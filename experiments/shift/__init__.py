@@ -68,67 +68,67 @@ def main(
     python -m experiments shift images --preset paper --workers 4 --out out
     """
     where = fastest(device)
-    found = measure(part, preset, where, workers)
+    results = measure(part, preset, where, workers)
     out.mkdir(parents=True, exist_ok=True)
-    show(part, found, out)
+    show(part, results, out)
     if part is Part.images:
-        rows = found.pop("rows")
+        rows = results.pop("rows")
         write_csv(
             out / "shift_images.csv", COLUMNS_OF_IMAGES, [[row.get(c) for c in COLUMNS_OF_IMAGES] for row in rows]
         )
-        found["means"] = showing.image_means(rows)
+        results["means"] = showing.image_means(rows)
     write_numbers(
-        out / f"shift_{part}.json", found, where if part in (Part.images, Part.alarms, Part.streams) else "cpu"
+        out / f"shift_{part}.json", results, where if part in (Part.images, Part.alarms, Part.streams) else "cpu"
     )
 
 
 def measure(part: Part, preset: Size, device: str, workers: int) -> dict[str, Any]:
     """Return the results of one part as plain values: rows, and streams if there are any."""
     chosen, started = PRESETS[preset], time.perf_counter()
-    found: dict[str, Any] = {"preset": asdict(chosen)}
+    results: dict[str, Any] = {"preset": asdict(chosen)}
     if part is Part.images:
-        (found["rows"],) = _images((measure_images,), chosen, device, workers)
+        (results["rows"],) = _images((measure_images,), chosen, device, workers)
     elif part is Part.alarms:
-        found["rows"], found["streams"] = _images((measure_alarms, watch_images), chosen, device, workers)
+        results["rows"], results["streams"] = _images((measure_alarms, watch_images), chosen, device, workers)
     elif part is Part.streams:
-        (found["rows"],) = _images((measure_streams,), chosen, device, workers)
-        found["means"] = stream_means(found["rows"])
+        (results["rows"],) = _images((measure_streams,), chosen, device, workers)
+        results["means"] = stream_means(results["rows"])
     elif part is Part.simulated:
         networks = [(kind, seed) for kind in NETWORKS for seed in range(chosen.simulated_networks)]
         # The slowest tasks are last in the list and start first.
-        tasks: list[Task] = [(measure_simulated, (chosen, *each)) for each in reversed(networks)]
-        found["rows"] = _together(tasks, workers)[::-1]
+        tasks: list[Task] = [(measure_simulated, (chosen, *network)) for network in reversed(networks)]
+        results["rows"] = _together(tasks, workers)[::-1]
         streams: list[Task] = [(watch_simulated, (chosen, seed)) for seed in range(chosen.simulated_streams)]
-        found["streams"] = _together(streams, workers)
+        results["streams"] = _together(streams, workers)
     else:
         steps = STEPS if preset is Size.paper else 50
         asked = [(name, seed, steps) for name in COLUMNS for seed in range(chosen.splits)]
-        found["rows"] = _together([(measure_table, each) for each in asked], workers)
-    return found | {"seconds": round(time.perf_counter() - started)}
+        results["rows"] = _together([(measure_table, arguments) for arguments in asked], workers)
+    return results | {"seconds": round(time.perf_counter() - started)}
 
 
-def show(part: Part, found: dict[str, Any], out: Path) -> None:
+def show(part: Part, results: dict[str, Any], out: Path) -> None:
     """Print the table of a part, and write its plots."""
-    rows = found["rows"]
+    rows = results["rows"]
     if part is Part.images:
         print(showing.images_text(rows))
         write_picture(out / "shift.png", showing.draw_over_rows(rows))
         write_picture(out / "shift_severity.png", showing.draw_over_severity(rows))
     elif part is Part.alarms:
-        print(showing.alarms_text(rows, found["streams"]))
+        print(showing.alarms_text(rows, results["streams"]))
         write_picture(out / "shift_alarms.png", showing.draw_alarms(rows))
     elif part is Part.streams:
-        print(streams_text(found["means"]))
+        print(streams_text(results["means"]))
     elif part is Part.simulated:
-        print(showing.simulated_text(rows, found["streams"]))
+        print(showing.simulated_text(rows, results["streams"]))
     else:
         print(table_text(rows))
 
 
 def _images(measures: tuple[Callable[..., Rows], ...], preset: Preset, device: str, workers: int) -> list[Rows]:
     """Measure all networks on clean images and on every corruption; return rows for every measure."""
-    with tempfile.TemporaryDirectory() as kept:
-        folder = Path(kept)
+    with tempfile.TemporaryDirectory() as temporary:
+        folder = Path(temporary)
         for depth in preset.depths:
             fitted(depth, device, folder)  # otherwise several processes would do it
         cases = [(depth, kind) for depth in preset.depths for kind in (CLEAN, *preset.corruptions)]

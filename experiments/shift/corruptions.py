@@ -45,9 +45,9 @@ def corrupt(images: Images, corruption: str, severity: int, seed: int = 0) -> Im
         raise BayesNormError(f"images must be uint8 (N, 32, 32, 3), got {images.dtype} {images.shape}.")
     make, parameters = CORRUPTIONS[corruption]
     random = np.random.default_rng((seed, severity, zlib.crc32(corruption.encode())))
-    found = make(images / 255.0, random, parameters[severity - 1])
+    changed = make(images / 255.0, random, parameters[severity - 1])
     # Truncated, as in the published files; the small number avoids that whole numbers are rounded down.
-    return (np.clip(found, 0, 1) * 255 + 1e-9).astype(np.uint8)
+    return (np.clip(changed, 0, 1) * 255 + 1e-9).astype(np.uint8)
 
 
 def _gaussian_noise(x: Pixels, random: np.random.Generator, scale: float) -> Pixels:
@@ -99,12 +99,12 @@ def _zoom_blur(x: Pixels, _: np.random.Generator, steps: int) -> Pixels:
 
 
 def _snow(x: Pixels, random: np.random.Generator, parameters: tuple[float, ...]) -> Pixels:
-    loc, scale, zoom, threshold, radius, sigma, kept = parameters
+    loc, scale, zoom, threshold, radius, sigma, share = parameters
     flakes = _zoomed(random.normal(loc, scale, (*x.shape[:3], 1)), zoom)
     flakes = np.floor(np.clip(np.where(flakes < threshold, 0, flakes), 0, 1) * 255) / 255
     flakes = _moved(flakes, int(radius), sigma, random.uniform(-135, -45, len(x)))
     grey = (x @ np.array([0.299, 0.587, 0.114]))[..., None]
-    pale = kept * x + (1 - kept) * np.maximum(x, grey * 1.5 + 0.5)
+    pale = share * x + (1 - share) * np.maximum(x, grey * 1.5 + 0.5)
     return pale + flakes + flakes[:, ::-1, ::-1]
 
 
@@ -193,14 +193,14 @@ def _moved(x: Pixels, radius: int, sigma: float, angles: Pixels) -> Pixels:
     steps = np.arange(2 * radius + 1)
     weights = np.exp(-(steps**2) / (2 * sigma**2))
     weights /= weights.sum()
-    every, pixels, found = np.arange(len(x))[:, None, None], np.arange(SIDE), np.zeros_like(x)
+    every, pixels, changed = np.arange(len(x))[:, None, None], np.arange(SIDE), np.zeros_like(x)
     for step, weight in zip(steps, weights, strict=True):
         down = np.ceil(step * np.sin(np.deg2rad(angles)) - 0.5).astype(int)
         right = np.ceil(step * np.cos(np.deg2rad(angles)) - 0.5).astype(int)
         rows = np.clip(pixels + down[:, None], 0, SIDE - 1)[:, :, None]
         columns = np.clip(pixels + right[:, None], 0, SIDE - 1)[:, None, :]
-        found += weight * x[every, rows, columns]
-    return found
+        changed += weight * x[every, rows, columns]
+    return changed
 
 
 def _zoomed(x: Pixels, factor: float) -> Pixels:

@@ -46,10 +46,10 @@ def measure_images(preset: Preset, depth: int, corruption: str, device: str, fol
 
     Targets are sampled from the first 1,000 test images, and the other images are scored.
     """
-    found = fitted(depth, device, folder)
+    prepared = fitted(depth, device, folder)
     labels = torch.as_tensor(test_images()[1])
     y = labels[TARGETS : TARGETS + preset.scored].to(device)
-    blended = BlendedNetwork(found.network)
+    blended = BlendedNetwork(prepared.network)
     rows: list[Row] = []
     for severity in (0,) if corruption == CLEAN else preset.severities:
         images = network_input(corruption, severity, device)
@@ -64,7 +64,7 @@ def measure_images(preset: Preset, depth: int, corruption: str, device: str, fol
 
         def of_network(network: torch.nn.Module, x: Tensor = x) -> ClassificationPredictive:
             with torch.no_grad():
-                return found.likelihood.predictive(network(x)[None])
+                return prepared.likelihood.predictive(network(x)[None])
 
         def of_posterior(posterior: Posterior, x: Tensor = x) -> ClassificationPredictive:
             predictive = posterior.predict(x, bn.MonteCarlo(preset.samples))
@@ -72,12 +72,12 @@ def measure_images(preset: Preset, depth: int, corruption: str, device: str, fol
             return predictive
 
         with torch.no_grad():
-            plain = bn.Categorical().predictive(found.network(x)[None])
+            plain = bn.Categorical().predictive(prepared.network(x)[None])
         note(SOFTMAX, scores_of(plain, y))
-        note(TEMPERATURE, scores_of(of_network(found.network), y))
-        note(MCBN, scores_of(of_posterior(found.posterior), y))
-        for count, of, targets in _targets(preset, labels):
-            if of == ONE_CLASS and severity not in (0, ONE_CLASS_SEVERITY):
+        note(TEMPERATURE, scores_of(of_network(prepared.network), y))
+        note(MCBN, scores_of(of_posterior(prepared.posterior), y))
+        for count, kind, targets in _targets(preset, labels):
+            if kind == ONE_CLASS and severity not in (0, ONE_CLASS_SEVERITY):
                 continue
             sums: dict[tuple[str, int | None], list[np.ndarray]] = {}
             for chosen in targets:
@@ -88,10 +88,10 @@ def measure_images(preset: Preset, depth: int, corruption: str, device: str, fol
                     sums.setdefault(key, []).append(scores_of(of_network(network), y))
                 with warnings.catch_warnings():
                     warnings.simplefilter("ignore", BayesNormWarning)  # of single images
-                    adapted = bn.adapt(found.posterior, new)
+                    adapted = bn.adapt(prepared.posterior, new)
                 sums.setdefault((ADAPT, None), []).append(scores_of(of_posterior(adapted), y))
-            for (method, pseudo), each in sums.items():
-                note(method, np.mean(each, 0), rows=count, pseudo_count=pseudo, of=of, samples=len(each))
+            for (method, pseudo), scores in sums.items():
+                note(method, np.mean(scores, 0), rows=count, pseudo_count=pseudo, of=kind, samples=len(scores))
     return rows
 
 
@@ -104,7 +104,7 @@ def _targets(preset: Preset, labels: Tensor) -> Iterator[tuple[int, str, list[Te
     """Return n, whether targets are of all classes or of one, and the image indices of every sample of n."""
     for count, samples in preset.samples_of_rows:
         generators = (torch.Generator().manual_seed(1000 * count + draw) for draw in range(samples))
-        yield count, ALL_CLASSES, [torch.randperm(TARGETS, generator=each)[:count] for each in generators]
+        yield count, ALL_CLASSES, [torch.randperm(TARGETS, generator=generator)[:count] for generator in generators]
     for count in preset.one_class_rows:
         members = [(labels[:TARGETS] == label).nonzero().squeeze(1) for label in (0, 3, 8)]
         # If a class has fewer images than n, all of them are used.
@@ -128,6 +128,6 @@ def best_blend(rows: list[Row], score: str, /, **chosen: Any) -> tuple[int, floa
     """Return the N with the lowest mean score on the scored images themselves, and that score."""
     counts = sorted({row["pseudo_count"] for row in rows if row["method"] == BLEND})
     place = SCORES.index(score)
-    found = [(mean_scores(rows, method=BLEND, pseudo_count=count, **chosen)[place], count) for count in counts]
-    value, count = min(pair for pair in found if not np.isnan(pair[0]))
+    candidates = [(mean_scores(rows, method=BLEND, pseudo_count=count, **chosen)[place], count) for count in counts]
+    value, count = min(pair for pair in candidates if not np.isnan(pair[0]))
     return count, float(value)

@@ -62,19 +62,19 @@ def image_means(rows: list[Row]) -> list[Row]:
     for network in dict.fromkeys(row["network"] for row in rows):
         of_network = [row for row in rows if row["network"] == network]
         clean = [row for row in of_network if row["corruption"] == CLEAN]
-        for of, count in [
+        for kind, count in [
             (ALL_CLASSES, 0),
-            *((kind, n) for kind in (ALL_CLASSES, ONE_CLASS) for n in rows_of(of_network, kind)),
+            *((part, n) for part in (ALL_CLASSES, ONE_CLASS) for n in rows_of(of_network, part)),
         ]:
-            here = _same_images(corrupted(of_network), of)
-            chosen = {"rows": count, "of": of}
+            here = _same_images(corrupted(of_network), kind)
+            chosen = {"rows": count, "of": kind}
 
             def note(method: str, scores: list[np.ndarray], **more: Any) -> None:
                 named = [dict(zip(SCORES, np.round(values, 4).tolist(), strict=True)) for values in scores]
-                head = {"network": network, "of": of, "rows": count, "method": method}  # noqa: B023
+                head = {"network": network, "of": kind, "rows": count, "method": method}  # noqa: B023
                 means.append({**head, **more, "corrupted": named[0], "clean": named[1]})
 
-            if count == 0 or of == ONE_CLASS:
+            if count == 0 or kind == ONE_CLASS:
                 for method in STAY:
                     note(method, [mean_scores(group, method=method) for group in (here, clean)])
             if count:
@@ -103,14 +103,14 @@ def images_text(rows: list[Row]) -> str:
     return "\n".join(lines)
 
 
-def rows_of(rows: list[Row], of: str) -> list[int]:
+def rows_of(rows: list[Row], kind: str) -> list[int]:
     """Return the measured values of n."""
-    return sorted({row["rows"] for row in rows if row["of"] == of and row["rows"]})
+    return sorted({row["rows"] for row in rows if row["of"] == kind and row["rows"]})
 
 
-def _same_images(rows: list[Row], of: str) -> list[Row]:
+def _same_images(rows: list[Row], kind: str) -> list[Row]:
     """Return the rows of those severities that were measured with targets of this kind."""
-    severities = {row["severity"] for row in rows if row["of"] == of}
+    severities = {row["severity"] for row in rows if row["of"] == kind}
     return [row for row in rows if row["severity"] in severities]
 
 

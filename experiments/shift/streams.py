@@ -87,7 +87,8 @@ def stream_batches(labels: Tensor, preset: Preset, clean: bool) -> Iterator[tupl
             yield size, MIXED, TARGETS + torch.from_numpy(random.permutation(len(labels) - TARGETS)[:size])
             counts = random.multinomial(size, random.dirichlet(np.full(CLASSES, 0.3)))
             parts = [
-                random.choice(of, count, replace=count > len(of)) for of, count in zip(by_class, counts, strict=True)
+                random.choice(images, count, replace=count > len(images))
+                for images, count in zip(by_class, counts, strict=True)
             ]
             yield size, DIRICHLET, torch.from_numpy(np.concatenate(parts))
             of_class = by_class[(number + len(by_class) * size) % CLASSES]

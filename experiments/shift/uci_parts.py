@@ -60,7 +60,7 @@ def measure_table(name: str, seed: int, steps: int = STEPS) -> list[Row]:
     for kind, (new, targets) in kinds.items():
         half = len(new) // 2
         adapted = bn.adapt(posterior, new[:half])
-        before, after = (_scores(each, new[half:], targets[half:]) for each in (posterior, adapted))
+        before, after = (_scores(fitted, new[half:], targets[half:]) for fitted in (posterior, adapted))
         p_value = bn.drift(posterior, new[:TESTED]).p_value
         rows.append(
             {"set": name, "seed": seed, "kind": kind, "adapted_to": half, "p_value": p_value}
@@ -87,9 +87,11 @@ def table_text(rows: list[Row]) -> str:
     head = f"{'set':10}{'new rows':16}{'RMSE':>8}{'adapted':>9}{'NLL':>9}{'adapted':>9}{'p < 0.05':>9}{'median p':>10}"
     lines = [f"targets in standard deviations of the training rows; drift tested on {TESTED} rows", head]
     for name, kind in dict.fromkeys((row["set"], row["kind"]) for row in rows):
-        own = [row for row in rows if (row["set"], row["kind"]) == (name, kind)]
-        mean = {score: np.mean([row[score] for row in own]) for score in ("rmse", "rmse_adapted", "nll", "nll_adapted")}
-        p_values = np.array([row["p_value"] for row in own])
+        group = [row for row in rows if (row["set"], row["kind"]) == (name, kind)]
+        mean = {
+            score: np.mean([row[score] for row in group]) for score in ("rmse", "rmse_adapted", "nll", "nll_adapted")
+        }
+        p_values = np.array([row["p_value"] for row in group])
         lines.append(
             f"{name:10}{kind:16}{mean['rmse']:8.3f}{mean['rmse_adapted']:9.3f}{mean['nll']:9.3f}"
             f"{mean['nll_adapted']:9.3f}{np.mean(p_values < 0.05):9.2f}{np.median(p_values):10.2g}"

@@ -64,8 +64,8 @@ class Remembering:
 
     def __init__(self, executable: Any, images: Tensor, folder: Path | None = None) -> None:
         self.executable, self.images, self.folder = executable, images, folder
-        self.kept: dict[str, Tensor] = {}  # outputs of all images by sampled states, (samples, images, *out)
-        self.given = "" if folder is None else digest({**executable.model.state_dict(), "images": images})
+        self.remembered: dict[str, Tensor] = {}  # outputs of all images by sampled states, (samples, images, *out)
+        self.key = "" if folder is None else digest({**executable.model.state_dict(), "images": images})
 
     @property
     def device(self) -> torch.device:
@@ -95,14 +95,14 @@ class Remembering:
 
     def _remembered(self, key: str, run: Callable[[Tensor], Tensor]) -> Tensor:
         """Return outputs of all images, (samples, images, *out)."""
-        path = None if self.folder is None else self.folder / f"{self.given}_{key}.safetensors"
-        if key not in self.kept and path is not None and path.exists():
-            self.kept[key] = read_tensors(path)[0]["outputs"].to(self.device)
-        if key not in self.kept:
-            self.kept[key] = torch.cat([run(part) for part in self.images.split(ROWS)], 1)
+        path = None if self.folder is None else self.folder / f"{self.key}_{key}.safetensors"
+        if key not in self.remembered and path is not None and path.exists():
+            self.remembered[key] = read_tensors(path)[0]["outputs"].to(self.device)
+        if key not in self.remembered:
+            self.remembered[key] = torch.cat([run(part) for part in self.images.split(ROWS)], 1)
             if path is not None:
-                write_bytes(path, to_bytes({"outputs": self.kept[key].contiguous().cpu()}))
-        return self.kept[key]
+                write_bytes(path, to_bytes({"outputs": self.remembered[key].contiguous().cpu()}))
+        return self.remembered[key]
 
 
 def digest(tensors: Mapping[str, Tensor]) -> str:

@@ -184,13 +184,13 @@ class Setup:
         return self.plan.transform().scaled(x.to(self.device)), y.to(self.device)
 
 
-def measure(setup: Setup, kept: Path) -> dict[str, dict[str, Any]]:
+def measure(setup: Setup, stored: Path) -> dict[str, dict[str, Any]]:
     """Return the scores of every method; each is stored in a file."""
     results = {}
     for number, (name, make) in enumerate(setup.methods().items()):
         show_progress(name)
         settings = {"preset": asdict(setup.preset), "method": name, "networks": setup.told}
-        results[name] = measured_once(kept / f"{number}.json", settings, partial(_scored, setup, make))
+        results[name] = measured_once(stored / f"{number}.json", settings, partial(_scored, setup, make))
     return results
 
 

@@ -43,7 +43,7 @@ class Size(StrEnum):
     """How much to measure."""
 
     quick = "quick"
-    given = "given"
+    given_networks = "given"
     paper = "paper"
 
 
@@ -57,7 +57,7 @@ def main(
     networks: Annotated[Path | None, typer.Option(help="Folder of networks that were trained here.")] = None,
     skip_given: Annotated[bool, typer.Option("--skip-given", help="Score only the networks of --networks.")] = False,
     peers: Annotated[Path | None, typer.Option(help="Folder of predictions that `make bench-peers` wrote.")] = None,
-    kept: Annotated[Path | None, typer.Option(help="Folder for outputs of networks. [default: in --out]")] = None,
+    outputs: Annotated[Path | None, typer.Option(help="Folder for outputs of networks. [default: in --out]")] = None,
     device: FastestDevice = None,
     out: OutFolder = OUT,
 ) -> None:
@@ -72,7 +72,7 @@ def main(
     if networks is None and (preset is Size.paper or skip_given):
         needed_by = "--skip-given" if skip_given else f"The preset {preset}"
         raise UsageError(f"--networks is missing. {needed_by} needs a folder with trained networks.")
-    gathering = Gathering(kept or out / "teye_table2_outputs", show_progress)
+    gathering = Gathering(outputs or out / "teye_table2_outputs", show_progress)
     trained = trained_networks(networks, where)
     result = list(measure(chosen, trained, peers, gathering, where, skip_given=skip_given))
     show_progress("")

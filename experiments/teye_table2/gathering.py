@@ -56,10 +56,12 @@ class Gathering:
         for start in range(0, len(images), PART):
             part = images[start : start + PART]
             line = f"{name}: images {start} to {start + len(part) - 1} of {len(images)}"
-            parts.append(self.kept(posterior, part, how, partial(ask, part), line))
+            parts.append(self.cached(posterior, part, how, partial(ask, part), line))
         return torch.cat(parts, 1)
 
-    def kept(self, posterior: Posterior, images: Tensor, how: str, compute: Callable[[], Tensor], line: str) -> Tensor:
+    def cached(
+        self, posterior: Posterior, images: Tensor, how: str, compute: Callable[[], Tensor], line: str
+    ) -> Tensor:
         """Return the stored result of a posterior and some images, or compute it now; `line` then goes to progress."""
         self.folder.mkdir(parents=True, exist_ok=True)
         made_of = fingerprint(tensors_of(posterior.model) | _drawn(posterior.tensors(), " "))

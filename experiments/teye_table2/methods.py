@@ -165,7 +165,7 @@ def _late(gathering: Gathering, posterior: BatchNormPosterior, images: Images, l
             return torch.tensor([chosen.batch_size])
 
         how = f"effective batch size, {CHOOSING_DRAWS} samples"
-        size = float(gathering.kept(late, x[rest], how, chosen_size, f"{name}: effective batch size"))
+        size = float(gathering.cached(late, x[rest], how, chosen_size, f"{name}: effective batch size"))
         parts.append(drawn(gathering, late.at_batch_size(size), x[mine], samples, name))
         places.append(half)
     outputs = torch.cat(parts, 1)[:, torch.cat(places).argsort()]

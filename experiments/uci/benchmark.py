@@ -65,8 +65,8 @@ def main(
             if finished := missing - len(opened.missing(units)):
                 seconds = time.perf_counter() - started
                 uci.note_run(opened, preset, seconds=seconds, workers=workers, finished=finished)
-        note(f"{tally.kept} existed, {tally.finished} finished, {tally.failed} failed; results are in {store}")
-        if tally.kept + tally.finished:
+        note(f"{tally.stored} existed, {tally.finished} finished, {tally.failed} failed; results are in {store}")
+        if tally.stored + tally.finished:
             print(uci.summary(opened, preset))
     if tally.failed:
         look = f"python -m experiments show {shlex.quote(str(store))} --experiment {units[0].experiment}"

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from bayesnorm.cli.held_out import random_split
-from bayesnorm.cli.inputs_and_targets import guess_task, require_targets
+from bayesnorm.cli.inputs_and_targets import guess_task, learnable_targets
 from bayesnorm.cli.options import Task
 from bayesnorm.errors import InputError
 
@@ -48,11 +48,11 @@ def test_classes_are_spread_evenly_and_never_only_in_the_test():
 
 def test_numbers_as_classes():
     for values, labels in (([1.0, 2.0], [1, 2]), ([0.5, 1.5], ["0.5", "1.5"]), ([1e30, 2e30], ["1e+30", "2e+30"])):
-        result = require_targets(Path("t.csv"), "y", np.array(values * 10), "number", Task.classification)
+        result = learnable_targets(Path("t.csv"), "y", np.array(values * 10), "number", Task.classification)
         assert result[:2].tolist() == labels
 
 
 def test_a_target_too_large_for_scores_is_refused_before_any_training():
     values = np.r_[np.arange(20.0), 1.7e308]
     with pytest.raises(InputError, match=r"'y' contains 1.7e\+308, but the largest accepted number is 1e\+100"):
-        require_targets(Path("t.csv"), "y", values, "number", Task.regression)
+        learnable_targets(Path("t.csv"), "y", values, "number", Task.regression)

@@ -362,11 +362,11 @@ def test_shared_parts_may_return_dataclasses_that_are_written_to():
     posterior = bn.MCBN(batch_size=8, states=8, layers=1).fit(InsideOutput().eval(), X)
     result, looped = posterior.predict(X, samples=4), posterior.predict(X, bn.MonteCarlo(4, vectorize=False))
     assert torch.allclose(result.mean, looped.mean, atol=1e-6)
-    reference = [torch.func.functional_call(posterior.network, s, (X,)) for s in _each(posterior.sample(4))]
+    reference = [torch.func.functional_call(posterior.network, s, (X,)) for s in single_states(posterior.sample(4))]
     assert torch.allclose(result.loc, torch.stack(reference), atol=1e-5)
 
 
-def _each(states):
+def single_states(states):
     return [{name: value[i] for name, value in states.items()} for i in range(4)]
 
 

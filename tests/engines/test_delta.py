@@ -9,12 +9,12 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.engines import delta
-from bayesnorm.engines.delta import SOFTMAX_SAMPLES, Delta, GaussianOutputs, output_jacobian
+from bayesnorm.engines.delta import SOFTMAX_SAMPLES, Delta, GaussianOutputs
 from bayesnorm.errors import NetworkError
 from bayesnorm.posterior import Empirical
 
 from ..apply import Apply
-from ..two_norms import SIGMAS, TIGHT, Difference, network, rows
+from ..two_norms import SIGMAS, TIGHT, Difference, network, output_jacobian, rows
 
 
 class Activated(nn.BatchNorm1d):

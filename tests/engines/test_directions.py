@@ -6,11 +6,10 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.engines import sigma_points as module
-from bayesnorm.engines.delta import output_jacobian
 from bayesnorm.engines.sigma_points import MOST_COMPONENTS, mixed_directions, output_components
 
 from ..apply import Apply
-from ..two_norms import network, rows
+from ..two_norms import network, output_jacobian, rows
 
 METHODS = [
     bn.MCBN(8, states=30),

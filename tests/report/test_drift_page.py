@@ -25,15 +25,17 @@ def test_many_columns(undrawn, drift_report):
 
 def test_words(drift_report):
     drift = drift_report.drift
-    assert words.headline(drift) == "These 60 rows differ from the training rows."
+    assert words.drift_headline(drift) == "These 60 rows differ from the training rows."
     number, category, gaps = (words.column_words(column) for column in drift.columns[:3])
     assert number == "median 50 in training, 90 now (+2 times the spread in training); spread 1.1 times as large"
     assert category == "Bonn: 60 % in training, 10 % now; <b>: 40 % in training, 90 % now"
     assert gaps == "missing in 0 % of training rows, 50 % now"
     calm = dataclasses.replace(drift, p_value=0.3, columns=())
-    assert words.headline(calm) == "These 60 rows do not differ significantly from the training rows."
+    assert words.drift_headline(calm) == "These 60 rows do not differ significantly from the training rows."
     few = dataclasses.replace(calm, rows=1)
-    assert words.headline(few).startswith("This row does not differ significantly from the training rows, but so few")
+    assert words.drift_headline(few).startswith(
+        "This row does not differ significantly from the training rows, but so few"
+    )
     sample = "A random sample of 60 training rows would"
     assert words.chance_words(calm) == f"{sample} differ this much in 30.0 % of samples (p = 0.3)."
     assert words.chance_words(drift) == f"{sample} differ this much less than once in 10,000 samples (p < 0.0001)."

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from bayesnorm.errors import BayesNormWarning
-from bayesnorm.tabular.stacked import Block, GraphedBlock, HalfSquaredError, Settings, Stack, fastest_block
+from bayesnorm.tabular.stacked import Block, GraphedBlock, HalfSquaredError, Stack, TrainingSettings, fastest_block
 
 from .fused_passes import scale_tensors
 from .shape import Shape, block_rows, precision, shape_of
@@ -141,12 +141,12 @@ class FusedBlock(GraphedBlock):
         return torch.from_numpy(np.stack([rate, root], 1)).to(self.stack.device, torch.float32)
 
 
-def choose_block(stack: Stack, settings: Settings) -> type[Block]:
+def choose_block(stack: Stack, settings: TrainingSettings) -> type[Block]:
     """Return the fastest kind of block, for `train_stacked(..., choose_block=choose_block)`."""
     return FusedBlock if trains(stack, settings) else fastest_block(stack, settings)
 
 
-def trains(stack: Stack, settings: Settings) -> bool:
+def trains(stack: Stack, settings: TrainingSettings) -> bool:
     """Return whether `FusedBlock` can train these networks with these settings."""
     shape = shape_of(stack)
     if shape is None or settings.loss != HalfSquaredError() or settings.decay.isnan().any():

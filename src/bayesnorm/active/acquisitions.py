@@ -93,7 +93,7 @@ def choose(
             f"acquisition: {type(acquisition).__name__}.choose must return {count} indices, got shape "
             f"{tuple(rows.shape)} and {rows.dtype}."
         )
-    require_rows("acquisition", rows, row_count(predictive))
+    require_indices("acquisition", rows, row_count(predictive))
     return rows.long()
 
 
@@ -119,7 +119,7 @@ def require_count(name: str, count: Any, most: int | None = None, noun: str = ""
     return require_whole(name, count, 1, most, requirement=f"a whole number from 1{limit}")
 
 
-def require_rows(name: str, rows: Tensor, most: int) -> None:
+def require_indices(name: str, rows: Tensor, most: int) -> None:
     """Raise an error for indices outside 0 ... most - 1, and for duplicates."""
     if bool(((rows < 0) | (rows >= most)).any()):
         wrong = int(rows[(rows < 0) | (rows >= most)][0])

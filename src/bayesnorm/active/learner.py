@@ -19,7 +19,7 @@ from ..files import as_path
 from ..network import Progress, as_tensor
 from ..posterior import Posterior
 from ..writing import require_writable
-from .acquisitions import Acquisition, BatchAcquisition, choose, require_acquisition, require_count, require_rows
+from .acquisitions import Acquisition, BatchAcquisition, choose, require_acquisition, require_count, require_indices
 from .labels import Labels
 
 Oracle = Callable[[Tensor, Tensor], Any]
@@ -230,7 +230,7 @@ def _initial(initial: Any, batch: int, budget: int, rows: int, seed: int) -> lis
             "initial must be a number of examples or a 1-D sequence of indices, got shape "
             f"{tuple(chosen.shape)} and {chosen.dtype}."
         )
-    require_rows("initial", chosen, rows)
+    require_indices("initial", chosen, rows)
     if len(chosen) > budget:
         raise BayesNormError(f"initial must have at most {budget} indices, the budget, got {len(chosen)}.")
     return chosen.tolist()

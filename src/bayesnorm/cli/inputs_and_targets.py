@@ -138,7 +138,7 @@ def guess_task(name: str, values: NDArray[Any], kind: column_types.Kind) -> tupl
     return (Task.regression, f"{name} is numeric with {distinct} different values")
 
 
-def require_targets(
+def learnable_targets(
     path: Path | Source, name: str, values: NDArray[Any], kind: column_types.Kind, task: Task
 ) -> NDArray[Any]:
     """Return the targets as numbers or labels, or raise an error if they cannot be learned.

@@ -14,7 +14,7 @@ from ..words import were
 from .ending import UsageError
 from .file_columns import ColumnFormat, convert_columns, mask_non_numbers, require_columns
 from .held_out import RowOrder
-from .inputs_and_targets import detect_formats, guess_task, read_inputs, require_targets
+from .inputs_and_targets import detect_formats, guess_task, learnable_targets, read_inputs
 from .options import DATES, FitOptions, Holdout, Task
 from .table_source import Source
 from .tables import Sample, TableFile, read_sample, read_table
@@ -164,7 +164,7 @@ def _targets(
     values, kind = columns[options.target].to_numpy(), kinds[options.target]
     guess, reason = guess_task(options.target, values, kind)
     task = options.task or guess
-    return require_targets(file.source, options.target, values, kind, task), task, reason
+    return learnable_targets(file.source, options.target, values, kind, task), task, reason
 
 
 def _time(frame: Any, file: TableFile, formats: Mapping[str, ColumnFormat], options: FitOptions) -> RowOrder | None:

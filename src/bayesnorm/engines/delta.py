@@ -218,14 +218,6 @@ def outputs_with_derivatives(
     return f.detach(), derivatives
 
 
-def output_jacobian(
-    posterior: CoordinatePosterior, x: Tensor, most_outputs: int | None = None
-) -> tuple[Tensor, Tensor]:
-    """Return the outputs and derivatives of `outputs_with_derivatives`."""
-    mean, derivatives = outputs_with_derivatives(posterior, x, most_outputs)
-    return mean, derivatives()
-
-
 def _root(jacobian: Tensor, factor: Tensor, independent: Tensor | None) -> Tensor:
     """Return a root of the outputs' covariance, (batch, outputs, R), or a square root matrix if that is smaller.
 

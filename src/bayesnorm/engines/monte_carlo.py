@@ -61,7 +61,7 @@ def run_passes(passes: Sequence[Passes], samples: int, x: Any, take: Take, **opt
         samples: The number of samples n.
         x: Inputs.
         take: Called with the outputs.
-        options: Further arguments of `Executable.each`.
+        options: Further arguments of `Executable.stream`.
     """
     shape: torch.Size | None = None
     for one in passes:
@@ -73,7 +73,7 @@ def run_passes(passes: Sequence[Passes], samples: int, x: Any, take: Take, **opt
             require_one_shape(shape, f.shape[2:])
             take(rows, f, None if counts is None else counts[part].to(f.device))
 
-        one.executable.each(one.states, x, hand_on, **options)
+        one.executable.stream(one.states, x, hand_on, **options)
 
 
 def _counts(passes: Passes, samples: int) -> Tensor | None:

@@ -31,7 +31,7 @@ from ..arguments import hold_plain_numbers, require_whole
 from ..errors import BayesNormError, NetworkError
 from ..network import Executable
 from .base import CoordinatePosterior, Drawable, Passes, in_coordinates
-from .delta import output_jacobian, rows_per_graph
+from .delta import outputs_with_derivatives, rows_per_graph
 from .monte_carlo import PassEngine
 
 MOST_COMPONENTS = 32
@@ -109,8 +109,11 @@ def output_components(posterior: CoordinatePosterior, x: Tensor) -> tuple[Tensor
     """
     factor, independent = (None if part is None else part.double() for part in posterior.fluctuations.root())
     assert factor is not None
+    blocks = []
     try:
-        blocks = [output_jacobian(posterior, block, MOST_OUTPUTS)[1] for block in x.split(rows_per_graph(x))]
+        for block in x.split(rows_per_graph(x)):
+            _, derivatives = outputs_with_derivatives(posterior, block, MOST_OUTPUTS)
+            blocks.append(derivatives())
     except (RuntimeError, TypeError, NetworkError):  # the forward cannot be differentiated
         return None
     flat = torch.cat(blocks).flatten(0, 1).double()
@@ -194,6 +197,7 @@ class SigmaPoints(PassEngine):
 
     def _passes(self, posterior: Drawable, seed: int) -> tuple[Sequence[Passes], int]:
         chosen = in_coordinates(posterior, "SigmaPoints")
+        chosen.output_directions.find(chosen)
         directions = chosen.directions(self.rank)
         step = directions * (chosen.spread * len(directions) ** 0.5)
         states = chosen.state(torch.cat([chosen.location + step, chosen.location - step]))

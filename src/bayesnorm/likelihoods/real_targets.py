@@ -27,11 +27,11 @@ from ..predictive import (
 )
 from .base import Likelihood
 from .scales import (
-    as_numbers,
     holds,
     like_outputs,
     on_outputs,
     per_output,
+    plain_numbers,
     positive_numbers,
     require_axis,
     require_moderate,
@@ -125,7 +125,7 @@ class NoiseByScale(RealTargets, ABC):
         return torch.tensor(self.scale, dtype=torch.float64)
 
     def with_noise(self, noise: Tensor) -> Self:
-        changed: dict[str, Any] = {"scale": as_numbers(noise)}
+        changed: dict[str, Any] = {"scale": plain_numbers(noise)}
         return dataclasses.replace(self, **changed)
 
 
@@ -237,7 +237,7 @@ class Gaussian(ConstantNoise):
         return mse * 1e-2, mse * 1e2
 
     def with_noise(self, noise: Tensor) -> Self:
-        return dataclasses.replace(self, precision=as_numbers(1 / noise.double()))
+        return dataclasses.replace(self, precision=plain_numbers(1 / noise.double()))
 
     def gaussian_predictive(self, mean: Tensor, variance: Tensor) -> GaussianPredictive:
         self._require_moderate(mean)

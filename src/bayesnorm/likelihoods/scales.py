@@ -61,7 +61,7 @@ def require_axis(axis: Any) -> None:
         raise BayesNormError(f"axis must be -1 (the last) or 1 (channels of maps), got {axis!r}.")
 
 
-def as_numbers(noise: Tensor) -> float | tuple[float, ...]:
+def plain_numbers(noise: Tensor) -> float | tuple[float, ...]:
     """Return a tensor with zero or one axis as plain numbers."""
     numbers = noise.double().tolist()
     return tuple(numbers) if isinstance(numbers, list) else numbers

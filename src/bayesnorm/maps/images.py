@@ -179,7 +179,7 @@ def png(picture: Any) -> bytes:
     return target.getvalue()
 
 
-def resized(values: Tensor, size: tuple[int, int], smooth: bool) -> Tensor:
+def in_size(values: Tensor, size: tuple[int, int], smooth: bool) -> Tensor:
     """Return a map (height, width) in another size, by linear interpolation if `smooth`, else by nearest pixel."""
     if values.shape == size:
         return values

@@ -27,6 +27,7 @@ from .images import (
     ImageMaps,
     digest_of_posterior,
     filled_up,
+    in_size,
     label_png,
     network_input,
     pillow,
@@ -34,7 +35,6 @@ from .images import (
     read_file,
     read_image,
     read_labels,
-    resized,
     store_numbers,
     stored_numbers,
     within_memory,
@@ -140,8 +140,8 @@ def _mapped(
         return values[0, :height, :width].cpu()
 
     most = float(np.log(count))
-    labels = resized(cut(predictive.label), size, smooth=False).numpy().astype(np.int64)
-    uncertainty = resized(cut(predictive.entropy).float().clamp(0, most) / most, size, smooth=True).numpy()
+    labels = in_size(cut(predictive.label), size, smooth=False).numpy().astype(np.int64)
+    uncertainty = in_size(cut(predictive.entropy).float().clamp(0, most) / most, size, smooth=True).numpy()
     level = np.minimum((uncertainty * LEVELS).astype(np.int64), LEVELS - 1)
     has_class = None if true is None else labelled_pixels(true, count, settings.ignore)
 

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from ..errors import InputError
 from ..predictive import RegressionPredictive, at_least_single, like_mean
-from .checks import check_floor, check_regression, mean_over_points, observed_targets, real_tensor, wide
+from .checks import check_floor, check_regression, mean_over_points, real_tensor, scored_targets, wide
 from .regression import VARIANCE_FLOOR, crps, gaussian_log_prob, pll
 
 # CRPS of the best Gaussian whose mean is at distance 1 from the target, 0.594904.
@@ -115,7 +115,7 @@ def normalised_crps(
         constant_variance: The result of `constant_variance` on validation data; (networks, 1, 1) for one per network.
         form: "gaussian" or "mixture", as in `crps`.
     """
-    target, seen = observed_targets(predictive, y)
+    target, seen = scored_targets(predictive, y)
     constant = crps(constant_uncertainty(predictive, constant_variance), y)
     optimum = mean_over_points(optimal_crps(target - predictive.mean), seen)
     return _percent(crps(predictive, y, form=form), constant, optimum)
@@ -135,7 +135,7 @@ def normalised_pll(
     optimum is that of a Gaussian with the same mean, so the mixture (the paper's form) can exceed 100. All three terms
     use the same `floor`.
     """
-    target, seen = observed_targets(predictive, y)
+    target, seen = scored_targets(predictive, y)
     constant = pll(constant_uncertainty(predictive, constant_variance), y, form="gaussian", floor=floor)
     optimum = mean_over_points(optimal_pll(target - predictive.mean, floor=floor), seen)
     return _percent(pll(predictive, y, form=form, floor=floor), constant, optimum)

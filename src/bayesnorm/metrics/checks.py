@@ -47,7 +47,7 @@ def regression_targets(predictive: Any, y: Any) -> Tensor:
     return predictive.targets(y)
 
 
-def observed_targets(predictive: Any, y: Any) -> tuple[Tensor, Tensor | None]:
+def scored_targets(predictive: Any, y: Any) -> tuple[Tensor, Tensor | None]:
     """Return `regression_targets` with the mean in place of missing targets, and a mask of the others (None: all)."""
     check_regression(predictive)
     return predictive.observed(y)

@@ -27,7 +27,7 @@ from .checks import (
     map_points,
     mean_over_points,
     number_vector,
-    observed_targets,
+    scored_targets,
 )
 
 
@@ -42,7 +42,7 @@ def crps(predictive: RegressionPredictive, y: Any, *, form: str = "gaussian") ->
         form: "gaussian" (the MCBN paper's form) uses the normal distribution with the mixture's mean and variance;
             "mixture" uses the mixture itself, which costs n (n + 1) / 2 times more for n samples.
     """
-    _, seen = observed_targets(predictive, y)
+    _, seen = scored_targets(predictive, y)
     return mean_over_points(crps_points(predictive, y, form=form), seen)
 
 
@@ -55,7 +55,7 @@ def crps_points(predictive: RegressionPredictive, y: Any, *, form: str = "gaussi
         A(d, s) = E|d + s noise|,  B(d, s, t) = E|d + s noise - t noise'|.
     """
     check_form(form)
-    target, seen = observed_targets(predictive, y)
+    target, seen = scored_targets(predictive, y)
     if form == "gaussian":
         return zero_if_missing(gaussian_crps(target, predictive.mean, finite_std(predictive)), seen)
     noise, weights = predictive.noise, predictive.weights
@@ -105,7 +105,7 @@ def pll(predictive: RegressionPredictive, y: Any, *, form: str = "mixture", floo
         floor: Smallest variance, in squared target units, of the matched Gaussian or of every sample. Smaller noise
             scales are raised to sqrt(floor).
     """
-    _, seen = observed_targets(predictive, y)
+    _, seen = scored_targets(predictive, y)
     return mean_over_points(pll_points(predictive, y, form=form, floor=floor), seen)
 
 
@@ -123,7 +123,7 @@ def pll_points(
     """Return the log likelihood of every target, in the shape of the predictive mean; `pll` is their mean."""
     check_form(form)
     check_floor(floor)
-    target, seen = observed_targets(predictive, y)
+    target, seen = scored_targets(predictive, y)
     if form == "gaussian":
         std = finite_std(predictive).clamp_min(math.sqrt(floor))
         return zero_if_missing(gaussian_log_prob(target - predictive.mean, std), seen)
@@ -151,13 +151,13 @@ def rmse(predictive: RegressionPredictive, y: Any) -> Tensor:
         predictive: Predictions.
         y: One target per prediction, in the target's units.
     """
-    target, seen = observed_targets(predictive, y)
+    target, seen = scored_targets(predictive, y)
     return mean_over_points((target - predictive.mean).square(), seen).sqrt()
 
 
 def mae(predictive: RegressionPredictive, y: Any) -> Tensor:
     """Return the mean absolute error of the predictive mean, in the target's units; arguments as in `rmse`."""
-    target, seen = observed_targets(predictive, y)
+    target, seen = scored_targets(predictive, y)
     return mean_over_points((target - predictive.mean).abs(), seen)
 
 
@@ -167,7 +167,7 @@ def pit(predictive: RegressionPredictive, y: Any) -> Tensor:
     It is uniform between 0 and 1 if the predictive is calibrated. For a sample without noise, F is 0 below its value,
     1/2 at its value, and 1 above. A missing target is replaced by the mean.
     """
-    target, _ = observed_targets(predictive, y)
+    target, _ = scored_targets(predictive, y)
 
     def score(loc: Tensor, scale: Tensor, y: Tensor) -> Tensor:
         z = (y - loc) / scale.clamp_min(torch.finfo(scale.dtype).tiny)
@@ -185,7 +185,7 @@ def coverage(predictive: RegressionPredictive, y: Any, level: float = 0.9) -> Te
         level: Probability of the interval, such as 0.9.
     """
     require_level(level)
-    _, seen = observed_targets(predictive, y)
+    _, seen = scored_targets(predictive, y)
     inside = ((pit(predictive, y) - 0.5).abs() <= level / 2).to(predictive.mean.dtype)
     return mean_over_points(inside, seen)
 

@@ -92,7 +92,7 @@ def choose_layers(model: nn.Module, ran: Sequence[str], choice: LayerChoice) -> 
         chosen = tuple(name for name in ran if choice(name, modules[name]))
         if not chosen:
             raise NetworkError(
-                f"layers: the predicate chose none of the {len(ran)} batch-norm layers that run: {listed(ran)}. "
+                f"layers: the predicate chose none of the {len(ran)} batch-norm layers that run: {listing(ran)}. "
                 "Choose at least one."
             )
         return chosen
@@ -100,7 +100,7 @@ def choose_layers(model: nn.Module, ran: Sequence[str], choice: LayerChoice) -> 
     unknown = [name for name in names if name not in ran]
     if unknown or not names:
         what = f"{unknown[0]!r} is not a batch-norm layer that runs" if unknown else "the list is empty"
-        raise NetworkError(f"layers: {what}. Use layers that run: {listed(ran)}.")
+        raise NetworkError(f"layers: {what}. Use layers that run: {listing(ran)}.")
     return tuple(name for name in ran if name in set(names))
 
 
@@ -149,7 +149,7 @@ def _has_no_gradient(layer: nn.Module) -> bool:
     return bool(weights) and not any(weight.requires_grad for weight in weights)
 
 
-def listed(names: Iterable[str]) -> str:
+def listing(names: Iterable[str]) -> str:
     """Return up to eight names for a message."""
     texts = list(names)
     shown = ", ".join(map(repr, texts[:8])) or "none"
@@ -210,12 +210,12 @@ def dropout_rates(model: nn.Module, p: RateChoice = None) -> dict[str, float]:
         modules = dict(model.named_modules())
         for name, rate in p.items():
             if name not in modules:
-                raise NetworkError(f"p: the network has no module {name!r}. Its dropout layers are {listed(layers)}.")
+                raise NetworkError(f"p: the network has no module {name!r}. Its dropout layers are {listing(layers)}.")
             rates[name] = require_rate(rate, f"p[{name!r}]")
             if name not in layers and rates[name] > 0:
                 raise NetworkError(
                     f"p: {name!r} is {type(modules[name]).__name__} and not a dropout layer, so its rate can only be "
-                    f"0, which keeps it off. The dropout layers are {listed(layers)}."
+                    f"0, which keeps it off. The dropout layers are {listing(layers)}."
                 )
     elif p is not None:
         rates = dict.fromkeys(layers, require_rate(p, "p"))
@@ -227,7 +227,7 @@ def dropout_rates(model: nn.Module, p: RateChoice = None) -> dict[str, float]:
         )
     if not any(rates.values()):
         raise NetworkError(
-            f"model: all of its dropout layers ({listed(layers)}) have rate 0, so all samples would be equal. Use "
+            f"model: all of its dropout layers ({listing(layers)}) have rate 0, so all samples would be equal. Use "
             "MCDropout(p=0.1) or bayesnorm.add_dropout(model, p)."
         )
     for name, module in model.named_modules():

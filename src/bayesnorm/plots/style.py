@@ -250,7 +250,7 @@ def spread_out(count: int, most: int) -> np.ndarray:
     return np.unique(np.linspace(0, count - 1, min(count, most)).round().astype(int))
 
 
-def escape(text: str) -> str:
+def without_formulas(text: str) -> str:
     """Return text without formulas, which a dollar sign would start."""
     return text.replace("$", r"\$")
 

@@ -116,7 +116,7 @@ class Posterior(ShortRepr, Generic[P_co], ABC):
     @classmethod
     def require_network(cls, model: nn.Module, expected: dict[str, list[int]]) -> None:
         """Raise an error that names the first difference between a network and the one that a file was written for."""
-        shapes = architecture(model)
+        shapes = tensor_shapes(model)
         for name in [*expected, *shapes]:
             there, here = expected.get(name), shapes.get(name)
             if there != here:
@@ -326,7 +326,7 @@ class Posterior(ShortRepr, Generic[P_co], ABC):
                 **self.part(),
                 "likelihood": self.likelihood.config(),
                 "output": self.executable.output,
-                "network": architecture(self.model),
+                "network": tensor_shapes(self.model),
                 "forward_kwargs": sorted(self.executable.forward_kwargs),
                 "weights": weight_digests(self.model, without=self.replaced),
             },
@@ -347,7 +347,7 @@ def kind_named(kind: str) -> type[Posterior[Any]]:
     return _KINDS[kind]
 
 
-def architecture(model: nn.Module) -> dict[str, list[int]]:
+def tensor_shapes(model: nn.Module) -> dict[str, list[int]]:
     """Return names and shapes of a network's parameters and buffers, which must agree when a posterior is loaded."""
     named = {**dict(model.named_parameters()), **dict(model.named_buffers())}
     return {name: list(tensor.shape) for name, tensor in named.items()}

@@ -22,7 +22,7 @@ from ..likelihoods import Likelihood
 from ..network import Executable, State, tensors_of
 from ..predictive import P_co
 from ..schema import Array, arrays_like, listed, record
-from .base import PART, Config, Move, Posterior, Tensors, architecture, derived_seeds, effective_batch_size
+from .base import PART, Config, Move, Posterior, Tensors, derived_seeds, effective_batch_size, tensor_shapes
 from .deterministic import DeterministicPosterior
 
 
@@ -53,8 +53,8 @@ class EnsemblePosterior(Posterior[P_co]):
     @property
     def alike(self) -> bool:
         """Whether all members' networks have the same architecture."""
-        first = architecture(self.model)
-        return all(architecture(member.model) == first for member in self.members)
+        first = tensor_shapes(self.model)
+        return all(tensor_shapes(member.model) == first for member in self.members)
 
     @property
     def certain(self) -> bool:

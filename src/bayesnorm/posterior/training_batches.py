@@ -45,12 +45,12 @@ class Expected(NamedTuple):
     Args:
         center: Mean coordinates, (2C,).
         variance: Variance of new examples around the centre, (2C,).
-        known: Which parts vary at all at this size, (2L,).
+        varies: Which parts vary at all at this size, (2L,).
     """
 
     center: Tensor
     variance: Tensor
-    known: Tensor
+    varies: Tensor
 
 
 @dataclass(frozen=True, repr=False)
@@ -162,13 +162,12 @@ class TrainingBatches(ShortRepr):
         center = torch.lerp(self.centers[below].double(), self.centers[above].double(), shares)
         widths = self.widths.clamp_min(NO_WIDTH).log()
         width = torch.lerp(widths[below], widths[above], torch.where(varies, self._log_share(size), 1.0).double()).exp()
-        known = width > 2 * NO_WIDTH
         # Batches are sampled without replacement, which reduces the variance.
         finite = (self.rows - 1) / max(1, self.rows - self.batch_size)
         looked = above if share > 0.5 else below
         fresh = width * (1 / (size * groups) + 1 / (self.sizes[looked] * self.counts[looked]))
         times = parts.spread(fresh + self.shares / self.rows)
-        return Expected(center, self.variance.double() * (self.batch_size * finite) * times, known)
+        return Expected(center, self.variance.double() * (self.batch_size * finite) * times, width > 2 * NO_WIDTH)
 
     def effective_channels(self, size: float, groups: int) -> np.ndarray:
         """Return how many independent channels would give distances that vary as much, (2L + 1,).

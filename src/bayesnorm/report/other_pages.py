@@ -79,7 +79,7 @@ def drift_context(report: DriftReport) -> dict[str, Any]:
         "drift": drift,
         "grade": grade,
         "symbol": SYMBOLS[grade],
-        "headline": headline(drift),
+        "headline": drift_headline(drift),
         "chance": chance_words(drift),
         "moved": moved_words(drift),
         "network": network_words(drift),
@@ -96,7 +96,7 @@ def drift_context(report: DriftReport) -> dict[str, Any]:
 def drift_summary(drift: TableDrift, reasons: Mapping[str, int]) -> dict[str, str]:
     """Return the lines that the terminal shows, by name; `reasons` say why single rows are unusual."""
     return {
-        "rows": f"{headline(drift)} {chance_words(drift)}",
+        "rows": f"{drift_headline(drift)} {chance_words(drift)}",
         "changed columns": moved_words(drift),
         **{f"  {column.name}": column_words(column) for column in drift.moved},
         "network": network_words(drift),
@@ -104,7 +104,7 @@ def drift_summary(drift: TableDrift, reasons: Mapping[str, int]) -> dict[str, st
     }
 
 
-def headline(drift: TableDrift) -> str:
+def drift_headline(drift: TableDrift) -> str:
     """Say in one sentence whether the new rows differ from the training rows."""
     one = drift.rows == 1
     these = "This row" if one else f"These {format_count(drift.rows, 'row')}"

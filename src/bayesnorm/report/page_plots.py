@@ -122,14 +122,14 @@ class ColumnPlot:
         """Draw into `ax` or a new figure."""
         ax, now = style.axes(ax), style.current()
         column = self.column
-        plain = style.escape(column.name[: 2 * LONGEST])
+        plain = style.without_formulas(column.name[: 2 * LONGEST])
         if column.shares:
             most = changed_most(column, MOST_CATEGORIES)
             shown = [share for share in column.shares if share in most]
             place = np.arange(len(shown))[::-1]
             ax.barh(place + 0.2, [a for _, a, _ in shown], 0.4, color=now.model, label="training")
             ax.barh(place - 0.2, [b for _, _, b in shown], 0.4, color=now.rival, label="new")
-            ax.set_yticks(place, [style.escape(truncate(name, LONGEST)) for name, _, _ in shown])
+            ax.set_yticks(place, [style.without_formulas(truncate(name, LONGEST)) for name, _, _ in shown])
             ax.set(xlabel="share of rows", ylabel=plain)
             style.percent_axis(ax.xaxis)
             ax.grid(visible=False, axis="y")
@@ -147,7 +147,7 @@ class ColumnPlot:
             ax.set_xticks([0, 1], ["training", "new"])
             ax.set(xlabel=plain, ylabel="share of missing values")
             style.percent_axis(ax.yaxis)
-        style.headline(ax, style.escape(self.title))
+        style.headline(ax, style.without_formulas(self.title))
         if ax.get_legend_handles_labels()[0]:
             style.legend(ax, loc="best")
         return ax
@@ -193,12 +193,12 @@ class Bars:
         low, high = min(0.0, *self.shares), max(0.0, *self.shares)
         width = high - low or 1.0
         ax.set_xlim(low - 0.28 * width * (low < 0), high + 0.2 * width)
-        ax.set_yticks(place, [style.escape(name) for name in self.names])
+        ax.set_yticks(place, [style.without_formulas(name) for name in self.names])
         ax.tick_params(axis="y", length=0, labelsize="medium")
         ax.set_xticks([])  # every bar has a number
         ax.spines[["left", "bottom"]].set_visible(False)
         ax.set_xlabel(self.axis)
-        style.headline(ax, style.escape(self.title))
+        style.headline(ax, style.without_formulas(self.title))
         return ax
 
 

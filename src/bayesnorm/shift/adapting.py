@@ -181,7 +181,7 @@ def _with_earlier(before: Adaptation, comparison: Comparison) -> Comparison:
         groups=groups,
         shift=shift,
         noise=expected.variance,
-        varies=expected.known,
+        varies=expected.varies,
     )
 
 

@@ -73,7 +73,7 @@ def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
     size = len(rows) / groups
     expected = batches.expected(size, groups)
     shift = values.mean(0) - expected.center
-    return Comparison(batches, len(rows), size, groups, shift, expected.variance, expected.known, all_alike(rows))
+    return Comparison(batches, len(rows), size, groups, shift, expected.variance, expected.varies, all_alike(rows))
 
 
 def require_finite_statistics(values: Tensor) -> None:

@@ -200,7 +200,7 @@ def row_weights(sample_weight: Any, rows: int) -> tuple[NDArray[np.int64], Tenso
     return weighted, None if np.allclose(weights, 1.0) else torch.from_numpy(weights)
 
 
-def row_groups(groups: Any, rows: int, weighted: NDArray[np.int64]) -> NDArray[np.int64]:
+def group_numbers(groups: Any, rows: int, weighted: NDArray[np.int64]) -> NDArray[np.int64]:
     """Return the group number of each row with a weight, from labels of any type for all rows."""
     labels = np.asarray(groups)
     if labels.shape != (rows,):
@@ -216,7 +216,7 @@ def row_groups(groups: Any, rows: int, weighted: NDArray[np.int64]) -> NDArray[n
     return numbers
 
 
-def require_rows(rows: int) -> None:
+def require_enough_rows(rows: int) -> None:
     """Raise an error if there are too few rows for cross-validation."""
     if rows < LEAST_ROWS:
         raise InputError(

@@ -53,7 +53,7 @@ LEAST_DECAY = 1e-12  # a prior needs some weight decay; this much does not move 
 
 
 @dataclass(frozen=True, eq=False)
-class Candidate:
+class TrainedSetting:
     """A setting with its score, and its networks for the scouting folds."""
 
     setting: NetworkSetting
@@ -100,8 +100,8 @@ class Chooser:
 
     def _calibrated(
         self,
-        candidates: Sequence[Candidate],
-        best: Candidate,
+        candidates: Sequence[TrainedSetting],
+        best: TrainedSetting,
         rounds: Sequence[HeldOut],
         curve: dict[int, Tensor],
         size: float | Literal["cross-validated"] | None,
@@ -124,14 +124,14 @@ class Chooser:
         noise |= {name: plain[name] for name in plain if name == "scale"}  # a factor on the predicted noise has no unit
         return posterior, replace(selection, noise=noise)
 
-    def _trained_on_all_rows(self) -> Candidate:
+    def _trained_on_all_rows(self) -> TrainedSetting:
         """Return networks trained on all rows, for a plan with one setting and nothing to choose."""
         setting, epochs = self.plan.settings[0], self.plan.epochs
         with self.trainer.bar(f"training: {epochs} epochs on all rows") as (bar,):
             stack, _ = self.trainer.train([setting], self.rounds[0].train_rows, epochs, progress=bar)
-        return Candidate(_scored(setting, epochs, math.nan, math.nan), stack, 0.0)
+        return TrainedSetting(_scored(setting, epochs, math.nan, math.nan), stack, 0.0)
 
-    def _search(self) -> list[Candidate]:
+    def _search(self) -> list[TrainedSetting]:
         """Train all settings on the scouting folds, those of the same shape together, on all cores."""
         plan, split = self.plan, self.rounds[0]
         if len(plan.settings) > 1:
@@ -140,7 +140,7 @@ class Chooser:
         tried = f"{len(plan.settings)} settings x " if len(plan.settings) > 1 else ""
         label = f"cross-validation: {tried}{count} fold{'s' if count > 1 else ''}"
 
-        def work(task: tuple[list[Setting], Any]) -> list[Candidate]:
+        def work(task: tuple[list[Setting], Any]) -> list[TrainedSetting]:
             settings, bar = task
             stack, epochs = self.trainer.train(
                 settings,
@@ -155,7 +155,7 @@ class Chooser:
                 networks = stack.take(torch.arange(first, first + count))
                 point, scores = HeldOut(self.trainer, setting, networks, split).score()
                 scored = _scored(setting, int(epochs[first]), point, self.trainer.targets.in_own_scores(scores))
-                candidates.append(Candidate(scored, networks, float(scores.mean())))
+                candidates.append(TrainedSetting(scored, networks, float(scores.mean())))
             return candidates
 
         # Isolate torch's generator once, outside the threads, because nested isolation would restore a wrong state.
@@ -163,7 +163,7 @@ class Chooser:
             parts = in_threads(work, list(zip(shapes, bars, strict=True)), self.trainer.device)
         return [candidate for part in parts for candidate in part]
 
-    def _members(self, best: Candidate) -> tuple[list[HeldOut], dict[int, Tensor]]:
+    def _members(self, best: TrainedSetting) -> tuple[list[HeldOut], dict[int, Tensor]]:
         """Return the members, and the errors of networks trained on fewer rows.
 
         If the user interrupts an interruptible fit, the members are the networks that chose the setting.
@@ -179,7 +179,7 @@ class Chooser:
         held = self._held_out(best, self.rounds[0].first(len(best.stack)))
         return [held], {int(min(len(rows) for rows in held.split.train_rows)): self._squared_errors(held)}
 
-    def _trained_rounds(self, best: Candidate) -> list[HeldOut]:
+    def _trained_rounds(self, best: TrainedSetting) -> list[HeldOut]:
         """Train the best setting on all folds of all rounds, except the scouting folds, which are trained already."""
         first, stack = len(best.stack), best.stack
         lists = [rows for split in self.rounds for rows in split.train_rows][first:]
@@ -195,7 +195,7 @@ class Chooser:
             for part, split in zip(parts, self.rounds, strict=True)
         ]
 
-    def _held_out(self, candidate: Candidate, split: Split) -> HeldOut:
+    def _held_out(self, candidate: TrainedSetting, split: Split) -> HeldOut:
         return HeldOut(self.trainer, candidate.setting, candidate.stack, split)
 
     def _curve(self, chosen: NetworkSetting, held: HeldOut) -> dict[int, Tensor]:

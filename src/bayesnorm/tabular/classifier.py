@@ -17,7 +17,7 @@ from torch import Tensor
 from ..errors import InputError, quoted
 from ..likelihoods import Likelihood
 from ..predictive import ClassificationPredictive
-from .checks import as_input_errors, require_rows
+from .checks import as_input_errors, require_enough_rows
 from .estimator import TabularEstimator
 from .model_file import ESTIMATORS
 from .targets import LabelTargets, Targets
@@ -126,7 +126,7 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
                 f"y has only one class, {quoted(str(self.classes_[0]))}, in all {len(rows)} rows. Pass at least two "
                 "classes."
             )
-        require_rows(len(rows))
+        require_enough_rows(len(rows))
         return LabelTargets(torch.from_numpy(numbers.astype(np.int64)), weights, len(self.classes_))
 
     def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:

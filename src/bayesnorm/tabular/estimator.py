@@ -25,7 +25,7 @@ from ..likelihoods import Likelihood
 from ..posterior import Posterior
 from ..predictive import Predictive
 from ..shift import adapt, drift
-from .checks import as_input_errors, check_frame, check_parameters, device_named, row_groups, row_weights
+from .checks import as_input_errors, check_frame, check_parameters, device_named, group_numbers, row_weights
 from .choosing import Chooser
 from .column_checks import MOST_COLUMNS, ColumnScreen
 from .explaining import PAIRS, UncertaintyExplanation, explain_uncertainty, usual_row
@@ -112,7 +112,7 @@ class TabularEstimator(BaseEstimator):
         self.ranges_ = Ranges.fit(table.values, folds)
         new_folds = partial(folds_for, len(numbers), count, generator, classes)
         if groups is not None:
-            new_folds = partial(folds_of_groups, row_groups(groups, len(y), numbers), count, generator)
+            new_folds = partial(folds_of_groups, group_numbers(groups, len(y), numbers), count, generator)
             folds = new_folds()
         chooser = self._chooser(table.features, targets, folds, new_folds)
         if self.preprocessing_.used is not None:

@@ -15,7 +15,7 @@ from torch import Tensor
 from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood
 from ..predictive import RegressionPredictive, require_level
-from .checks import as_input_errors, real_targets, require_rows
+from .checks import as_input_errors, real_targets, require_enough_rows
 from .estimator import TabularEstimator
 from .intervals import IntervalLevels
 from .model_file import ESTIMATORS
@@ -221,7 +221,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         }
 
     def _targets(self, y: NDArray[np.float64], rows: NDArray[np.int64], weights: Tensor | None) -> Targets:
-        require_rows(len(rows))
+        require_enough_rows(len(rows))
         self.n_outputs_ = 1 if y.ndim == 1 else y.shape[1]
         self._flat = y.ndim == 1
         return NumberTargets.from_array(y[rows].reshape(len(rows), -1), weights, bool(self.heteroscedastic))

@@ -30,7 +30,7 @@ def test_a_second_run_does_only_what_is_missing(store, units):
     run_local(units("square", 4), store, workers=0)
     told = []
     tally = run_local(units("square", 6) * 2, store, workers=0, progress=lambda *pair: told.append(pair))
-    assert tally == Tally(kept=4, finished=2, failed=0)
+    assert tally == Tally(stored=4, finished=2, failed=0)
     assert told == [(4, 6), (5, 6), (6, 6)]
     assert run_local(units("square", 6), store, workers=2) == Tally(6, 0, 0)
     assert run_local([], store) == Tally(0, 0, 0)

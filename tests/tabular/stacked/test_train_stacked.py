@@ -16,8 +16,8 @@ from bayesnorm.tabular.stacked import (
     Block,
     ClassNLL,
     HalfSquaredError,
-    Settings,
     Stack,
+    TrainingSettings,
     TrainingState,
     fastest_block,
     train_stacked,
@@ -210,7 +210,7 @@ def test_masks_of_training_on_a_gpu():
     networks, rows, _ = task("dropout")
     stack = Stack.from_networks([network.cuda() for network in networks])
     before = torch.cuda.get_rng_state()
-    settings = Settings(16, 1e-3, HalfSquaredError(), torch.zeros(5), [0] * 5)
+    settings = TrainingSettings(16, 1e-3, HalfSquaredError(), torch.zeros(5), [0] * 5)
     same = torch.tensor([0, 1, 3])
     block = Block(same, TrainingState.untrained(stack), 0, rows.to(stack.device, stack.dtype), settings)
     drawn = []

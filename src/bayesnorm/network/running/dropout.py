@@ -20,7 +20,7 @@ from torch.overrides import TorchFunctionMode
 from ...errors import InputError, NetworkError
 from ..calling import call_network, with_small_images
 from ..copying import device_of, private_copy
-from ..layers import find_dropout, listed, refusal
+from ..layers import find_dropout, listing, refusal
 from ..restoring import isolated_randomness
 from .affine import State
 from .executable import Executable
@@ -92,7 +92,7 @@ class DropoutExecutable(Executable):
                 raise NetworkError(refusal(name, modules[name], function))
         if not seen.axes:
             raise NetworkError(
-                f"model: none of its dropout layers ({listed(layers)}) runs in evaluation mode. Pass a network whose "
+                f"model: none of its dropout layers ({listing(layers)}) runs in evaluation mode. Pass a network whose "
                 "forward uses them."
             )
         for name, axes in seen.axes.items():
@@ -107,7 +107,7 @@ class DropoutExecutable(Executable):
             if name not in layers:
                 raise NetworkError(
                     f"model: {name!r} is not a dropout layer, but the posterior samples one there. Pass a network "
-                    f"with the same dropout layers (this one has {listed(layers)})."
+                    f"with the same dropout layers (this one has {listing(layers)})."
                 )
         drawn = {name: self.rates[name] for name in self.drawn_layers}
         return network, seed_dropout(network, drawn, self.consistent, self._axes, device_of(self.model))

@@ -190,7 +190,7 @@ class Executable:
         x = self.input(x)
         outputs = Outputs(states, x, progress)
         if states is None:
-            self.each(None, x, outputs, **options)
+            self.stream(None, x, outputs, **options)
         else:
             with self._isolated(x, overridden=states):
                 self._run(self._network.fitting(states), x, outputs, **options)
@@ -198,7 +198,7 @@ class Executable:
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def each(self, states: State | None, x: Any, take: Take, **options: Unpack[RunOptions]) -> None:
+    def stream(self, states: State | None, x: Any, take: Take, **options: Unpack[RunOptions]) -> None:
         """Pass outputs under n states to a function block by block, without storing them.
 
         Args:
@@ -273,7 +273,7 @@ class Executable:
         chunk: int | None = None,
         block_bytes: int | None = None,
     ) -> None:
-        """Do what `each` does, with states and inputs in the network's dtypes."""
+        """Do what `stream` does, with states and inputs in the network's dtypes."""
         kind, count = kind_of(states, x), len(next(iter(states.values())))
         needed = count * len(x) * self._planner.sizes(kind, states, x).bytes_per_row
         budget = block_bytes or default_block_bytes(x.device, needed)

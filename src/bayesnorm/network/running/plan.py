@@ -30,7 +30,7 @@ from .affine import State
 from .private_network import PrivateNetwork
 
 Take = Callable[[slice, slice, Tensor], None]
-"""A function of examples, samples and their outputs; see `Executable.each`."""
+"""A function of examples, samples and their outputs; see `Executable.stream`."""
 
 
 class RunOptions(TypedDict, total=False):

@@ -27,5 +27,5 @@ from .trained_layers import (
     NormalCrps as NormalCrps,
     RowLoss as RowLoss,
 )
-from .training_block import Block as Block, Settings as Settings, TrainingState as TrainingState
+from .training_block import Block as Block, TrainingSettings as TrainingSettings, TrainingState as TrainingState
 from .training_run import Evaluate as Evaluate, fastest_block as fastest_block, train_stacked as train_stacked

@@ -35,7 +35,7 @@ GATHERED = 2**18
 
 
 @dataclass
-class Settings:
+class TrainingSettings:
     """Training settings that all networks of a stack share, and those of each network.
 
     Args:
@@ -88,7 +88,7 @@ class Block:
     """
 
     def __init__(
-        self, members: Tensor, state: TrainingState, steps_done: int, rows: StackedRows, settings: Settings
+        self, members: Tensor, state: TrainingState, steps_done: int, rows: StackedRows, settings: TrainingSettings
     ) -> None:
         stack = state.stack
         self.members, self.rows, self.settings = members, rows.take(members), settings

@@ -18,7 +18,7 @@ from .history import Judge, StackedHistory
 from .stack import Stack, StackedRows
 from .threads import in_threads
 from .trained_layers import RowLoss
-from .training_block import Block, Schedule, Settings, TrainingState, blocks_of
+from .training_block import Block, Schedule, TrainingSettings, TrainingState, blocks_of
 
 # Most working memory of the networks that a CPU trains together: about the size of its caches.
 CPU_BYTES = 2**24
@@ -33,7 +33,7 @@ FEWEST_TOGETHER, SMALL_BYTES = 32, 2**19
 # Fraction of a GPU's networks that must continue for its blocks to stay: recording their steps again takes time.
 WORTH_PACKING = 0.75
 
-ChooseBlock = Callable[[Stack, Settings], type[Block]]
+ChooseBlock = Callable[[Stack, TrainingSettings], type[Block]]
 """`choose(stack, settings)`: the kind of block that trains these networks."""
 
 Evaluate = Callable[[Stack, Tensor], Tensor | Mapping[str, Tensor]]
@@ -47,7 +47,7 @@ class StackedRun:
         self,
         stack: Stack,
         rows: StackedRows,
-        settings: Settings,
+        settings: TrainingSettings,
         groups: Tensor,
         patience: int | None,
         choose_block: ChooseBlock,
@@ -183,7 +183,7 @@ class StackedRun:
             self.progress(total - to_come, total)
 
 
-def fastest_block(stack: Stack, _settings: Settings) -> type[Block]:
+def fastest_block(stack: Stack, _settings: TrainingSettings) -> type[Block]:
     """Return the fastest kind of block for the networks' device."""
     return GraphedBlock if stack.device.type == "cuda" else Block
 
@@ -254,7 +254,7 @@ def train_stacked(
     """
     started, count = time.perf_counter(), len(stack)
     limits = torch.full((count,), epochs) if isinstance(epochs, int) else torch.tensor(list(epochs))
-    settings = Settings(
+    settings = TrainingSettings(
         batch_size=batch_size,
         learning_rate=learning_rate,
         loss=loss,
