@@ -86,7 +86,7 @@ def text(value: Any, where: str) -> None:
 
 
 @Check
-def boolean(value: Any, where: str) -> None:
+def flag(value: Any, where: str) -> None:
     """Check that a value is true or false."""
     if not isinstance(value, bool):
         refuse(where, value, "true or false")

@@ -53,8 +53,9 @@ NO_VERBS |= {
     "of",
 }
 
-# The same word for the same thing: a command and what it runs, a module's function and that of another kind of file.
-COMMANDS = {"doctor", "drift", "serve", "load"}
+# The same word for the same thing: a command and what it runs, functions that load different files, and true-or-false
+# values of files and of commands.
+SHARED = {"doctor", "drift", "serve", "load", "flag"}
 
 
 def modules(*folders: Path) -> list[Path]:
@@ -105,4 +106,4 @@ def test_no_public_name_stands_for_two_things():
         for node in ast.parse(path.read_text()).body:
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 packages[node.name].add(path.relative_to(PACKAGE).parts[0])
-    assert {name: sorted(where) for name, where in packages.items() if len(where) > 1 and name not in COMMANDS} == {}
+    assert {name: sorted(where) for name, where in packages.items() if len(where) > 1 and name not in SHARED} == {}

@@ -13,7 +13,7 @@ def page():
 
 
 def test_the_built_page_is_up_to_date(page):
-    assert page == build.page(), "run: python -m bayesnorm.demo.build"
+    assert page == build.demo_page(), "run: python -m bayesnorm.demo.build"
 
 
 def test_the_page_is_one_small_file_that_loads_nothing(page):

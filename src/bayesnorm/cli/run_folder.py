@@ -18,7 +18,7 @@ import numpy as np
 
 from ..errors import BayesNormError, FileFormatError
 from ..files import VERSION, file_digest, parse_json, require_version
-from ..schema import boolean, later, listed, mapping, one_of, record, refuse, text
+from ..schema import flag, later, listed, mapping, one_of, record, refuse, text
 from ..writing import abandoned, exchange, locked, partial, require_writable_folder, resolved, write_bytes
 from .ending import delay_signals
 from .options import Task
@@ -32,7 +32,7 @@ FORMAT = "bayesnorm-run"
 COLUMN = record(
     name=text,
     kind=one_of("number", "category", "date"),
-    forgiving=later(boolean),
+    forgiving=later(flag),
     mark=later(text),
     decimal=later(one_of(*DECIMALS)),
     dates=later(one_of(*WAYS)),

@@ -29,7 +29,7 @@ def modules(start: Path, before: tuple[Path, ...] = ()) -> list[Path]:
     return [path for path in [*result, start.resolve()] if path not in before]
 
 
-def joined(paths: list[Path]) -> str:
+def as_script(paths: list[Path]) -> str:
     """Return modules as one script, without imports, exports, comment lines and indentation."""
     parts = []
     for path in paths:
@@ -49,7 +49,7 @@ def require_unique_names(paths: list[Path]) -> None:
             owners[name] = path.name
 
 
-def page() -> str:
+def demo_page() -> str:
     """Return the whole page."""
     numerics = modules(FOLDER / "numerics" / "index.js")
     worker = modules(FOLDER / "page" / "worker.js", tuple(numerics))
@@ -58,15 +58,15 @@ def page() -> str:
     require_unique_names([*numerics, *main])
     texts = {
         "style": re.sub(r"\n\s*", "\n", (FOLDER / "page.css").read_text("utf-8")).strip(),
-        "numerics": joined(numerics),
-        "worker": joined(worker),
-        "page": joined(main),
+        "numerics": as_script(numerics),
+        "worker": as_script(worker),
+        "page": as_script(main),
     }
     html = (FOLDER / "page.html").read_text("utf-8")
     return re.sub(r"\{\{ (\w+) \}\}", lambda match: texts[match[1]], html)
 
 
 if __name__ == "__main__":
-    content = page()
+    content = demo_page()
     PAGE.write_text(content, "utf-8")
     print(f"Wrote {PAGE}: {len(content.encode()):,} bytes of at most {LARGEST:,}.")

@@ -11,7 +11,7 @@ from torch import Tensor, nn
 
 from ..errors import BayesNormError
 from ..predictive import P_co
-from ..schema import anything, boolean, either, listed, mapping, number, one_of, optional, refuse
+from ..schema import anything, either, flag, listed, mapping, number, one_of, optional, refuse
 from .scales import LOG_STD_BOUND, LOG_STD_LIMIT, bounded
 
 _KINDS: dict[str, type[Likelihood]] = {}
@@ -155,5 +155,5 @@ def likelihood_from(config: dict[str, Any]) -> Likelihood[Any]:
         if name not in defaults:
             refuse("likelihood", name, f"an argument of {kind.__name__}")
         if name != "tasks":  # these are likelihoods, which `MultiTask` reads
-            (boolean if isinstance(defaults[name], bool) else _NUMBERS)(value, f"likelihood.{name}")
+            (flag if isinstance(defaults[name], bool) else _NUMBERS)(value, f"likelihood.{name}")
     return kind(**fields)

@@ -13,7 +13,7 @@ from ..arguments import require_seed, require_whole
 from ..likelihoods import Likelihood
 from ..network import SEEDS, DropoutExecutable, Executable, State
 from ..predictive import P_co
-from ..schema import Array, boolean, mapping, number, record, refuse
+from ..schema import Array, flag, mapping, number, record, refuse
 from .base import Config, Posterior, Tensors
 
 
@@ -27,7 +27,7 @@ class DropoutPosterior(Posterior[P_co]):
     """
 
     kind: ClassVar[str] = "dropout"
-    schema = record(rates=mapping(number(0, 1)), consistent=boolean)
+    schema = record(rates=mapping(number(0, 1)), consistent=flag)
 
     rates: dict[str, float]
     consistent: bool

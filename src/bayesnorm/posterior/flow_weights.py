@@ -20,7 +20,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from ..schema import Array, boolean, record, text, whole
+from ..schema import Array, flag, record, text, whole
 from .weight_distributions import WeightDistribution, WeightPrior
 
 # Initial standard deviation of z_0 around 1.
@@ -46,7 +46,7 @@ class FlowWeights(WeightDistribution):
     """
 
     kind = "flow"
-    schema = record(kind=text, axis=whole(), flows=whole(), auxiliary_flows=whole(), hidden=whole(1), squash=boolean)
+    schema = record(kind=text, axis=whole(), flows=whole(), auxiliary_flows=whole(), hidden=whole(1), squash=flag)
 
     def __init__(
         self,

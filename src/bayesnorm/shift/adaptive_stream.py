@@ -233,13 +233,13 @@ class AdaptiveStream(Generic[P_co]):
 
     def _check(self, x: Tensor, now: Tensor) -> Tensor:
         """Return to the network's own statistics unless adapting is still worthwhile for a block."""
-        own = Layerwise(self.original, x).run()
-        fall = float((now.amax(1) - chosen_probability(own, now)).mean())
+        unadapted = Layerwise(self.original, x).run()
+        fall = float((now.amax(1) - chosen_probability(unadapted, now)).mean())
         if fall >= LEAST_GAIN / 2:
             return now
         self.posterior = self.original
         self.decision = f"Left as it is again, because adapting lowers the estimated error by {fall:.1%} only."
-        return own
+        return unadapted
 
     def _take(self, shift: MixShift, decided: bool = False) -> Tensor:
         """Keep a shift, and return the class probabilities with its statistics, or with the network's own ones.

@@ -30,8 +30,8 @@ from ..schema import (
     Array,
     anything,
     arrays_like,
-    boolean,
     either,
+    flag,
     just,
     later,
     listed,
@@ -88,7 +88,7 @@ _FILE = record(
     names=optional(listed(text)),
     classes=anything,
     outputs=optional(whole(1)),
-    flat=optional(boolean),
+    flat=optional(flag),
     posterior=_POSTERIOR,
     training_columns=anything,
     ranges=anything,
@@ -180,7 +180,7 @@ def _restored(tensors: dict[str, Tensor], config: dict[str, Any]) -> Any:
     else:
         targets = posterior["outputs"] // (1 + estimator.heteroscedastic)
         whole(targets, targets)(config["outputs"], "outputs")
-        boolean(config["flat"], "flat")
+        flag(config["flat"], "flat")
         just(None)(config["classes"], "classes")
         if estimator.heteroscedastic:
             kinds = ["HeteroscedasticGaussian", "HeteroscedasticStudentT"]
@@ -227,7 +227,7 @@ def _conformal_names(estimator: Any, targets: int) -> list[list[str]]:
 
 def _classes(described: Any, count: int) -> NDArray[Any]:
     """Return the labels of a file, one for each output of the network."""
-    record(values=listed(either(str, text, either(bool, boolean, number())), 2), dtype=text)(described, "classes")
+    record(values=listed(either(str, text, either(bool, flag, number())), 2), dtype=text)(described, "classes")
     values, name = described["values"], described["dtype"]
     if len(values) != count or len({(type(value), value) for value in values}) != count:
         refuse("classes.values", values, f"{count} labels, each once,")

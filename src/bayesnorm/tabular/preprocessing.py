@@ -29,20 +29,7 @@ import pandas as pd
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..schema import (
-    anything,
-    boolean,
-    just,
-    later,
-    listed,
-    number,
-    optional,
-    record,
-    refuse,
-    text,
-    whole,
-    with_tuples,
-)
+from ..schema import anything, flag, just, later, listed, number, optional, record, refuse, text, whole, with_tuples
 from .column_types import ColumnValues, Numbers, is_text, read_columns
 from .dates import days, is_date
 from .encoded_columns import CategoricalColumn, DateColumn, NumericColumn
@@ -55,15 +42,9 @@ MOST_NAMED = 10
 
 TableColumn = NumericColumn | CategoricalColumn | DateColumn
 
-_NUMBERS = {"name": text, "centre": optional(number()), "scale": number(0), "missing": boolean}
-_TEXTS = {"name": text, "categories": listed(text), "rare": listed(text), "missing": boolean}
-_DATES = record(
-    numeric=just(False),
-    trend=record(**_NUMBERS),
-    weekdays=optional(record(**_TEXTS)),
-    year=boolean,
-    day=boolean,
-)
+_NUMBERS = {"name": text, "centre": optional(number()), "scale": number(0), "missing": flag}
+_TEXTS = {"name": text, "categories": listed(text), "rare": listed(text), "missing": flag}
+_DATES = record(numeric=just(False), trend=record(**_NUMBERS), weekdays=optional(record(**_TEXTS)), year=flag, day=flag)
 _CONFIG = record(
     columns=listed(anything, 1),
     mean=listed(number(), 1),

@@ -15,7 +15,7 @@ from typing import Any, Self
 import numpy as np
 from numpy.typing import NDArray
 
-from ..schema import anything, boolean, listed, mapping, number, record, refuse, whole, with_tuples
+from ..schema import anything, flag, listed, mapping, number, record, refuse, whole, with_tuples
 from .column_types import ColumnValues, Numbers, as_texts, is_text
 from .encoded_columns import CategoricalColumn, present
 from .preprocessing import Preprocessing
@@ -32,9 +32,7 @@ FEW_NUMBERS = 10
 MOST_ROWS = 2**40
 
 ROWS = whole(0, MOST_ROWS)
-NUMBERS = record(
-    edges=listed(number(), 0, MOST_BINS), single=boolean, counts=listed(ROWS, 1, MOST_BINS + 1), missing=ROWS
-)
+NUMBERS = record(edges=listed(number(), 0, MOST_BINS), single=flag, counts=listed(ROWS, 1, MOST_BINS + 1), missing=ROWS)
 CATEGORIES = record(counts=mapping(ROWS), missing=ROWS)
 
 
