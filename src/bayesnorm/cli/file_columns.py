@@ -31,6 +31,9 @@ LONGEST_COMPARED = 200
 # Least similarity of two names, from 0 to 1, at which one is suggested for the other.
 NEAR = 0.7
 
+# Types of cells that are neither a number nor text.
+_NESTED = {list, tuple, dict, bytes, np.ndarray}
+
 
 def require_columns(file: TableFile, names: Sequence[str], option: str) -> None:
     """Raise an error for a name that the table does not have, and suggest the most similar one.
@@ -194,14 +197,13 @@ def _read_column(
 
 def _require_plain(column: Any, where: str) -> None:
     """Raise an error for cells that hold lists, objects or bytes, as Parquet and JSON files can."""
-    if column.dtype != object:
+    if column.dtype != object or _NESTED.isdisjoint(map(type, column)):
         return
-    for row, cell in column.items():
-        if isinstance(cell, list | tuple | dict | bytes | np.ndarray):
-            what = f"{type(cell).__name__} values, as in row {row}"
-            raise InputError(
-                f"{where} contains {what}. Convert it to numbers or text, or leave it out with --drop {column.name}."
-            )
+    row, cell = next((row, cell) for row, cell in column.items() if type(cell) in _NESTED)
+    what = f"{type(cell).__name__} values, as in row {row}"
+    raise InputError(
+        f"{where} contains {what}. Convert it to numbers or text, or leave it out with --drop {column.name}."
+    )
 
 
 def _kind_in_training(column: Any, path: Path | Source | str, unreadable: NDArray[np.bool_]) -> column_types.Kind:

@@ -142,21 +142,20 @@ def detect_date_formats(
 
 def read_dates(column: Any, date_format: DateFormat) -> tuple[dates.Dates, NDArray[np.bool_]]:
     """Return the cells of a column as dates, and which cells are neither empty nor a date in its format."""
-    from ..tabular import dates
+    from ..tabular import column_types, dates
 
     if column.dtype.kind == "M" or hasattr(column.dtype, "tz"):
         return dates.dates_of(column), np.zeros(len(column), bool)
-    values, unreadable = dates.no_dates(len(column)), np.zeros(len(column), bool)
-    for row, (cell, missing) in enumerate(zip(column, column.isna(), strict=True)):
-        if missing:
-            continue
+    rows, different = column_types.different_cells(column)
+    values, unreadable = dates.no_dates(len(different) + 1), np.zeros(len(different) + 1, bool)  # the last: missing
+    for place, cell in enumerate(different):
         if isinstance(cell, dates.DATE_OBJECTS):
-            values[row] = dates.clock_time(cell)
+            values[place] = dates.clock_time(cell)
         elif (read := _read(str(cell), date_format.way)) is not None:
-            values[row] = read
+            values[place] = read
         else:
-            unreadable[row] = True
-    return values, unreadable
+            unreadable[place] = True
+    return values[rows], unreadable[rows]
 
 
 def _detect_way(column: Any, option: str) -> tuple[str, int, bool]:

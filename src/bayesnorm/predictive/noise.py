@@ -2,8 +2,8 @@
 
 The CRPS needs expected distances. Those of Student's t noise, its distribution function and its quantiles come from
 SciPy. They are needed for every sample of every example, so SciPy only computes tables of them, once per number of
-degrees of freedom. Torch then evaluates cubic splines through the tables, on any device and with derivatives. All of
-it is in double precision if the device supports it.
+degrees of freedom. Torch then evaluates cubic splines through the tables, on any device and with derivatives.
+Expected distances are in double precision if the device supports it.
 """
 
 from __future__ import annotations
@@ -49,8 +49,11 @@ class StudentTNoise:
     def log_prob(self, z: Tensor) -> Tensor:
         return self._log_norm - 0.5 * (self.df + 1) * torch.log1p(z.square() / self.df)
 
+    def log_slope(self, z: Tensor) -> Tensor:
+        return -(self.df + 1) * z / (self.df + z.square())
+
     def cdf(self, z: Tensor) -> Tensor:
-        return _in_double(self._cdf, z)
+        return self._cdf(z)
 
     def icdf(self, level: Tensor) -> Tensor:
         quantiles = scipy.special.stdtrit(self.df, level.detach().cpu().double().numpy())
@@ -99,7 +102,7 @@ class StudentTNoise:
         varies little. The table contains this factor.
         """
         square = self.df * torch.log1p(z.square() / self.df)
-        y = square.clamp_min(1e-300).sqrt()  # the derivative of sqrt at 0 would be infinite
+        y = square.clamp_min(torch.finfo(z.dtype).tiny).sqrt()  # the derivative of sqrt at 0 would be infinite
         deviate = y * _deviate_table(self.df)(y)
         return 0.5 * torch.erfc(-math.sqrt(0.5) * torch.copysign(deviate, z))
 
@@ -180,6 +183,10 @@ class NormalNoise:
     def log_prob(self, z: Tensor) -> Tensor:
         return -0.5 * z.square() - 0.5 * math.log(2 * math.pi)
 
+    def log_slope(self, z: Tensor) -> Tensor:
+        """Return the derivative of `log_prob`."""
+        return -z
+
     def cdf(self, z: Tensor) -> Tensor:
         return 0.5 * torch.erfc(-math.sqrt(0.5) * z)  # torch's `ndtr` is 0 below -9, and inaccurate well above that
 
@@ -207,6 +214,9 @@ class LaplaceNoise:
 
     def log_prob(self, z: Tensor) -> Tensor:
         return -z.abs() - math.log(2)
+
+    def log_slope(self, z: Tensor) -> Tensor:
+        return -z.sign()
 
     def cdf(self, z: Tensor) -> Tensor:
         tail = 0.5 * torch.exp(-z.abs())

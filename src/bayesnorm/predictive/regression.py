@@ -24,11 +24,20 @@ from .base import (
 )
 from .noise import NoiseFamily, NormalNoise
 
-# Maximum number of Newton steps. Quantiles that have not converged by then, e.g. between distant samples, are bisected.
+# Maximum number of Halley steps. Quantiles that have not converged by then, e.g. between distant samples, are bisected.
 STEPS = 12
 
 # Maximum number of bisections of a bracket: enough for single precision, and nearly enough for double precision.
 HALVINGS = 60
+
+# A Halley step is the last one if the tail before it has at most this relative error: the next has about its cube.
+LAST_STEP = 1e-4
+
+# Quantiles computed together on a CPU, so that all samples stay in the caches.
+CPU_BLOCK = 512
+
+# Number of quantiles from which on single precision comes first, and its steps.
+LEAST_COLUMNS, SINGLE_STEPS = 64, 2
 
 
 def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily, tail: float, side: int) -> Tensor:
@@ -36,7 +45,7 @@ def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamil
 
     It works with tail probabilities, because a small number keeps digits that a number near 1 has lost. All noise is
     symmetric, so the upper tail is the lower tail of the mirrored mixture. The logarithm of a tail is nearly linear or
-    parabolic, so a few Newton steps are enough.
+    parabolic, so a few Halley steps are enough.
 
     Args:
         loc, scale: Location and scale of every sample, (n, *shape).
@@ -45,11 +54,30 @@ def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamil
         tail: Probability of the tail, at most 1/2.
         side: 1 for the lower tail, -1 for the upper tail.
     """
-    shape, eps = loc.shape[1:], torch.finfo(loc.dtype).eps
-    loc, scale = side * loc.flatten(1), scale.flatten(1)
+    locs, scales = loc.flatten(1), scale.flatten(1)
+    block = CPU_BLOCK if loc.device.type == "cpu" else max(1, locs.shape[1])
+    standard = float(noise.icdf(torch.tensor(tail, dtype=torch.float64)))
+    quantiles = []
+    for part, part_scale in zip(locs.split(block, 1), scales.split(block, 1), strict=True):
+        quantiles.append(side * _lower_quantile(side * part, part_scale, weights, noise, tail, standard))
+    return torch.cat(quantiles).view(loc.shape[1:])
+
+
+def _lower_quantile(
+    loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily, tail: float, standard: float
+) -> Tensor:
+    """Return the quantile with probability `tail` below it for each column of (n, columns).
+
+    Args:
+        loc, scale, weights, noise, tail: See `tail_quantile`.
+        standard: The quantile of the noise in standard form.
+    """
+    eps = torch.finfo(loc.dtype).eps
     # The quantile of a mixture lies between the smallest and the largest quantile of its components, near their mean.
-    quantiles = loc + scale * float(noise.icdf(torch.tensor(tail, dtype=torch.float64)))
+    quantiles = loc + scale * standard
     low, high, estimate = quantiles.amin(0), quantiles.amax(0), weighted_mean(quantiles, weights)
+    if loc.dtype == torch.float64 and loc.shape[1] >= LEAST_COLUMNS:
+        estimate = _single_estimate(estimate, loc, scale, weights, noise, tail).clamp(low, high)
     active = torch.arange(estimate.numel(), device=estimate.device)
     for step in range(STEPS + HALVINGS):
         at = estimate[active]
@@ -60,18 +88,55 @@ def tail_quantile(loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamil
         better = (low + high) / 2
         settled = high - low <= eps * better.abs()
         if step < STEPS:
-            density = weighted_mean(noise.log_prob(z).exp() / scale, weights)
-            newton = at - below * (below / tail).log() / density
-            still = (newton - at).abs() <= 4 * eps * at.abs()
-            settled |= still
-            better = torch.where(still | ((newton > low) & (newton < high)), newton, better)
+            error = (below / tail).log()
+            halley = at - _halley_step(error, below, z, scale, weights, noise)
+            still = (halley - at).abs() <= 4 * eps * at.abs()
+            inside = (halley > low) & (halley < high)
+            settled |= still | (inside & (error.abs() <= LAST_STEP))
+            better = torch.where(still | inside, halley, better)
         estimate[active] = better
         left = ~settled
         if not bool(left.any()):
             break
-        active, low, high = active[left], low[left], high[left]
-        loc, scale = loc[:, left], scale[:, left]
-    return side * estimate.view(shape)
+        if not bool(left.all()):
+            active, low, high = active[left], low[left], high[left]
+            loc, scale = loc[:, left], scale[:, left]
+    return estimate
+
+
+def _single_estimate(
+    estimate: Tensor, loc: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily, tail: float
+) -> Tensor:
+    """Return quantiles after two Halley steps in single precision, which costs less; not finite if they fail."""
+    unit = weighted_mean(scale, weights)
+    single_loc, single_scale, single_weights = (
+        ((loc - estimate) / unit).float(),
+        (scale / unit).float(),
+        weights.float(),
+    )
+    change = torch.zeros_like(single_loc[0])
+    for _ in range(SINGLE_STEPS):
+        z = (change - single_loc) / single_scale
+        below = weighted_mean(noise.cdf(z), single_weights)
+        change = change - _halley_step((below / tail).log(), below, z, single_scale, single_weights, noise)
+    return torch.where(change.isfinite(), estimate + unit * change, estimate)
+
+
+def _halley_step(error: Tensor, below: Tensor, z: Tensor, scale: Tensor, weights: Tensor, noise: NoiseFamily) -> Tensor:
+    """Return how far a zero of the logarithm of the tail, relative to the wanted one, is below the current point.
+
+    Args:
+        error: This logarithm.
+        below: The tail.
+        z: The point in standard form for each sample, (n, columns).
+        scale, weights, noise: See `tail_quantile`.
+    """
+    densities = noise.log_prob(z).exp() / scale
+    density = weighted_mean(densities, weights)
+    slope = weighted_mean(densities * noise.log_slope(z) / scale, weights)
+    first = density / below
+    second = slope / below - first.square()
+    return 2 * error * first / (2 * first.square() - error * second)
 
 
 @dataclass(frozen=True, repr=False)

@@ -214,7 +214,22 @@ def labels(column: Any, named: Any = label) -> Texts:
         column: The series.
         named: `label`, or `cell_label` for the column of a file.
     """
-    return _texts([None if gap else named(value) for value, gap in zip(column, column.isna(), strict=True)])
+    numbers, different = different_cells(column)
+    return _texts([*map(named, different), None])[numbers]
+
+
+def different_cells(column: Any) -> tuple[NDArray[np.intp], list[Any]]:
+    """Return the different cells of a pandas series, and the number of each row's cell among them; -1 for missing.
+
+    Equal cells of several types, such as 1, 1.0 and True, are different.
+    """
+    if isinstance(column.dtype, pd.CategoricalDtype):
+        return column.cat.codes.to_numpy(np.intp), column.cat.categories.tolist()
+    several_types = column.dtype == object and not set(map(type, column)) <= {str, float, type(None)}
+    if several_types or isinstance(column.dtype, pd.SparseDtype):
+        return np.where(column.isna(), -1, np.arange(len(column))), list(column)
+    numbers, different = pd.factorize(column)
+    return numbers, list(different)
 
 
 def _texts(values: list[str | None]) -> Texts:

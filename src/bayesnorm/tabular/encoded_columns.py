@@ -17,6 +17,7 @@ from dataclasses import dataclass
 from typing import Self
 
 import numpy as np
+import pandas as pd
 from numpy.typing import NDArray
 
 from ..words import DAY
@@ -139,11 +140,11 @@ class CategoricalColumn:
 
     def encode(self, column: ColumnValues) -> tuple[list[Numbers], NDArray[np.bool_]]:
         """Return the features, and which rows have a value that does not occur in training."""
-        values = as_texts(column)
+        rows, different = pd.factorize(as_texts(column))  # the row number -1 stands for a missing value
         place = {category: i for i, category in enumerate(self.categories)}
-        seen = {*self.categories, *self.rare, *([None] if self.missing else [])}
-        codes = np.array([-2 if value is None else place.get(value, -1) for value in values], dtype=np.int64)
-        unseen = np.array([value not in seen for value in values], dtype=bool)
+        seen = {*self.categories, *self.rare}
+        codes = np.array([*(place.get(value, -1) for value in different), -2], dtype=np.int64)[rows]
+        unseen = np.array([*(value not in seen for value in different), not self.missing], dtype=bool)[rows]
         if not self.features:
             return [], unseen
         wanted = [*range(len(self.categories)), *[-1] * bool(self.rare), *[-2] * self.missing]

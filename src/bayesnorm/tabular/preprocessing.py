@@ -19,7 +19,8 @@ Of a table with more than 300 columns, the networks get only features that one o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass
 from itertools import pairwise
 from typing import Any, Self
@@ -75,11 +76,19 @@ class TableRows:
     @property
     def unseen_columns(self) -> list[str]:
         """For each row the columns with a value that does not occur in training, separated by commas, or ""."""
-        columns: list[list[str]] = [[] for _ in self.features]
+        columns = defaultdict[int, list[str]](list)
         for name, rows in zip(self.names, self.unseen, strict=True):
-            for row in np.flatnonzero(rows):
+            for row in np.flatnonzero(rows).tolist():
                 columns[row].append(name)
-        return [", ".join(row) for row in columns]
+        return joined_by_row(len(self.features), columns, ", ")
+
+
+def joined_by_row(rows: int, texts: Mapping[int, list[str]], separator: str) -> list[str]:
+    """Return the joined texts of each row, "" for rows without any."""
+    joined = [""] * rows
+    for row, parts in texts.items():
+        joined[row] = separator.join(parts)
+    return joined
 
 
 @dataclass(frozen=True)

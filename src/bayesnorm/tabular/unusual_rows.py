@@ -6,6 +6,7 @@ range in training (`Range`), or if the row as a whole is far from all training r
 
 from __future__ import annotations
 
+from collections import defaultdict
 from collections.abc import Sequence
 from dataclasses import dataclass
 from typing import Any, Self
@@ -19,7 +20,7 @@ from ..schema import listed, number, optional, record, refuse
 from ..words import format_day
 from .column_types import ColumnValues, Numbers, is_text
 from .encoded_columns import LARGEST, CategoricalColumn, DateColumn, present
-from .preprocessing import Preprocessing, TableColumn, TableRows
+from .preprocessing import Preprocessing, TableColumn, TableRows, joined_by_row
 
 # Fraction of held-out training rows that are not unusual.
 QUANTILE = 0.995
@@ -167,10 +168,10 @@ def reasons(preprocessing: Preprocessing, likeness: Likeness, ranges: Ranges, ta
         ranges: The ranges of the columns.
         table: The rows.
     """
-    row_reasons: list[list[str]] = [[] for _ in table.features]
+    row_reasons = defaultdict[int, list[str]](list)
     for place, column in enumerate(preprocessing.columns):
         values = table.values[place]
-        for row in np.flatnonzero(table.unseen[place]):
+        for row in np.flatnonzero(table.unseen[place]).tolist():
             row_reasons[row].append(f"{column.name} {_unseen(column, values[row])}")
         limits = ranges.columns[place]
         if limits is None:
@@ -180,12 +181,14 @@ def reasons(preprocessing: Preprocessing, likeness: Likeness, ranges: Ranges, ta
             (limits.below(values), "before" if dated else "below", limits.low, "earliest" if dated else "smallest"),
             (limits.above(values), "after" if dated else "above", limits.high, "latest" if dated else "largest"),
         ):
-            for row in np.flatnonzero(rows):
+            for row in np.flatnonzero(rows).tolist():
                 row_reasons[row].append(f"{column.name} {word} {_shown(column, limit)}, the {most} in training")
-    far = np.flatnonzero(likeness.unlike(table.features) & np.array([not texts for texts in row_reasons]))
+    unlike = likeness.unlike(table.features)
+    unlike[list(row_reasons)] = False
+    far = np.flatnonzero(unlike).tolist()
     for row, names in zip(far, _farthest(preprocessing, likeness, table.features[far]), strict=True):
         row_reasons[row].append(f"far from all training rows, mainly because of {' and '.join(names)}")
-    return ["; ".join(texts) for texts in row_reasons]
+    return joined_by_row(len(table.features), row_reasons, "; ")
 
 
 def _unseen(column: TableColumn, value: object) -> str:
