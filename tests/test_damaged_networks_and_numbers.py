@@ -48,6 +48,8 @@ def test_constant_data_in_a_layer_without_eps(method):
 def test_more_batches_than_fit_into_memory():
     with pytest.raises(bn.BayesNormError, match=r"states must be at most 1,000,000, got 1000000000000"):
         bn.MCBN(16, states=10**12)
+    with pytest.raises(bn.BayesNormError, match=r"samples must be a whole number from 1 to 1000000, got 1000000000000"):
+        bn.MonteCarlo(samples=10**12)
 
 
 @pytest.mark.parametrize("likelihood", [bn.StudentT, bn.HeteroscedasticStudentT])

@@ -114,7 +114,9 @@ def test_no_image_starts_another_program(folder, posterior, monkeypatch):
 
     monkeypatch.setattr("subprocess.Popen", start)
     (folder / "images" / "photo.png").write_bytes(EPS)
-    with pytest.raises(BayesNormError, match=r"images: .*photo\.png cannot be read as an image"):
+    with pytest.raises(
+        BayesNormError, match=r"images: .*photo\.png cannot be read as an image \(it is none of BMP, GIF,"
+    ):
         map_images(posterior, [folder / "images" / "photo.png"], SETTINGS, folder / "out", samples=4)
 
 

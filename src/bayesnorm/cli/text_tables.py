@@ -20,6 +20,9 @@ DELIMITERS = (",", ";", "\t", "|")
 # The lines from the start of a file that decide its delimiter and decimal point, or their characters.
 INSPECTED_LINES, INSPECTED_CHARACTERS = 100, 2**20
 
+# Cells of the table for each entry of JSON lines. A new key in every line would make a huge table of a small file.
+MOST_CELLS_FOR_AN_ENTRY = 1_000
+
 # A line after the last one of a file that ends inside quotes.
 _END = "\0"
 
@@ -129,9 +132,16 @@ def csv_columns(
 def json_names(source: Source, encoding: str, limit: ContentLimit) -> list[str]:
     """Return the names in all lines of a file with one JSON object per line."""
     names: dict[str, None] = {}
+    lines = entries = 0
     for record, _ in _json_records(source, encoding):
         names.update(dict.fromkeys(record))
         limit.require_row(0, len(names))
+        lines, entries = lines + 1, entries + max(len(record), 1)
+    if lines * len(names) > MOST_CELLS_FOR_AN_ENTRY * entries:
+        raise InputError(
+            f"{source} has {len(names):,} different keys, but a line has only {entries / lines:.1f} of them on average. "
+            "Use the same keys in every line."
+        )
     return [*names]
 
 

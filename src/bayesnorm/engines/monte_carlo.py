@@ -195,6 +195,10 @@ class PassEngine(Engine):
         return {"vectorize": self.vectorize, "chunk": self.chunk, "block_bytes": self.block_bytes}
 
 
+# More would take all memory before the first forward pass.
+MOST_SAMPLES = 1_000_000
+
+
 @dataclass(frozen=True)
 class MonteCarlo(PassEngine):
     """Propagate the posterior by plain Monte Carlo: average p(y | x, state_t) over random samples of the state.
@@ -216,7 +220,7 @@ class MonteCarlo(PassEngine):
 
     def __post_init__(self) -> None:
         hold_plain_numbers(self)
-        require_whole("samples", self.samples)
+        require_whole("samples", self.samples, 1, MOST_SAMPLES)
         if self.chunk is not None:
             require_whole("chunk", self.chunk)
         if self.block_bytes is not None:

@@ -85,7 +85,8 @@ def decode(content: bytes, path: Path, convert: Callable[[Any], Any], argument: 
     except InputError:
         raise
     except Exception as error:  # decoders raise errors of many kinds for damaged files
-        why = str(error) or type(error).__name__
+        unknown = isinstance(error, image.UnidentifiedImageError)
+        why = f"it is none of {', '.join(FORMATS)}" if unknown else str(error) or type(error).__name__
         raise InputError(f"{argument}: {path} cannot be read as an image ({why}). Remove or replace it.") from error
 
 
