@@ -22,6 +22,7 @@ from .images import (
     load_cifar10 as load_cifar10,
     load_notmnist as load_notmnist,
     load_svhn as load_svhn,
+    open_pixels as open_pixels,
     to_network_input as to_network_input,
     to_tensor as to_tensor,
 )

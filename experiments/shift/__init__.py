@@ -5,6 +5,7 @@
 - streams: `adapt` and the estimated errors on batches with all classes, with some and with one (`streams.py`).
 - alarms: `drift` and `DriftMonitor` on the same images, clean and corrupted.
 - simulated: their false alarms on simulated rows, without any data.
+- peers: `adapt` and the estimated errors beside methods from papers, on streams of all kinds (`peers/`).
 - table: UCI sets, with training on one part and predictions for another.
 
 The first 1,000 test images, without labels, are the target images; the others are scored. The temperature of all
@@ -28,11 +29,12 @@ import typer
 
 from ..bench import write_csv
 from ..evidence import write_numbers, write_picture
-from ..options import OUT, FastestDevice, OutFolder, Size, fastest
+from ..options import OUT, FastestDevice, NetworksFolder, OutFolder, Size, fastest
 from . import showing
 from .alarms import measure_alarms, watch_images
 from .images import COLUMNS as COLUMNS_OF_IMAGES, measure_images
 from .networks import CLEAN, fitted
+from .peers import compare_peers
 from .presets import PRESETS, Preset
 from .simulated import NETWORKS, measure_simulated, watch_simulated
 from .streams import measure_streams, stream_means, streams_text
@@ -51,6 +53,7 @@ class Part(StrEnum):
     streams = "streams"
     simulated = "simulated"
     table = "table"
+    peers = "peers"
 
 
 def main(
@@ -60,6 +63,10 @@ def main(
     ] = Size.quick,
     workers: Annotated[int, typer.Option(min=1, help="Number of processes.")] = 1,
     device: FastestDevice = None,
+    networks: NetworksFolder = None,
+    seconds: Annotated[
+        float, typer.Option(min=0, help="For peers: no measurement starts later; run again to continue.")
+    ] = 36_000,
     out: OutFolder = OUT,
 ) -> None:
     """Measure drift and adaptation on corrupted images, simulated rows and tables.
@@ -68,6 +75,9 @@ def main(
     python -m experiments shift images --preset paper --workers 4 --out out
     """
     where = fastest(device)
+    if part is Part.peers:
+        compare_peers(str(preset), where, workers, networks or out / "networks", seconds, out)
+        return
     results = measure(part, preset, where, workers)
     out.mkdir(parents=True, exist_ok=True)
     show(part, results, out)

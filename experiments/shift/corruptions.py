@@ -1,7 +1,7 @@
 """The corruptions of CIFAR-10-C (Hendrycks and Dietterich 2019) for images of 32 x 32 pixels.
 
 There are five severities, with the parameters that the authors published for CIFAR. Fourteen of their fifteen
-corruptions are here: frost overlays photographs of ice, which are not part of the data. Operations of ImageMagick or
+corruptions are here: frost overlays photographs of ice, see `frost.py`. Operations of ImageMagick or
 OpenCV in their programs are implemented here directly. Results differ from their files in random numbers and in
 rounding. Their glass blur copies neighbouring pixels although the paper describes swapping them; so does this one.
 """

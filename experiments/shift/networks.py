@@ -43,25 +43,30 @@ class Fitted:
 
 @lru_cache(maxsize=4)
 def fitted(depth: int, device: str, folder: Path) -> Fitted:
-    """Return a ResNet of this depth, its temperature, and MCBN fitted on the training images of the data folder.
+    """Return a published ResNet of depth 20 or 32 with its temperature and its posterior; see `fit_network`."""
+    return fit_network(load_cifar_resnet(depth).to(device), f"resnet{depth}", device, folder)
+
+
+def fit_network(network: CifarResNet, name: str, device: str, folder: Path) -> Fitted:
+    """Return a network, its temperature, and MCBN fitted on the training images of the data folder.
 
     Args:
-        depth: 20 or 32.
+        network: The network, on the device.
+        name: Name of its files in the folder.
         device: The device.
         folder: Folder for fitted posteriors, so that several processes can share a fit.
     """
-    network = load_cifar_resnet(depth).to(device)
-    path = folder / f"resnet{depth}.bayesnorm"
+    path = folder / f"{name}.bayesnorm"
     if not path.exists():
         images, labels = test_images()
         x, y = to_network_input(images[:TARGETS]).to(device), torch.as_tensor(labels[:TARGETS]).to(device)
         likelihood = bn.calibrate(bn.deterministic(network, Categorical()), x, y).likelihood
         training = to_network_input(load_cifar10("train", 5000)[0]).to(device)
-        bn.deterministic(network, likelihood).save(folder / f"resnet{depth}_point.bayesnorm")
+        bn.deterministic(network, likelihood).save(folder / f"{name}_point.bayesnorm")
         plain = bn.MCBN(BATCH_SIZE).fit(network, training, likelihood)
         bn.calibrate(plain, x, y, batch_size=False).save(path)
     posterior = bn.load(path, network)
-    likelihood = bn.load(folder / f"resnet{depth}_point.bayesnorm", network).likelihood
+    likelihood = bn.load(folder / f"{name}_point.bayesnorm", network).likelihood
     assert isinstance(posterior, BatchNormPosterior)
     assert isinstance(likelihood, Categorical)
     return Fitted(network, likelihood, posterior)

@@ -1,0 +1,48 @@
+"""Compare `adapt` and the estimated errors with methods of test-time adaptation and error estimation from papers.
+
+All methods see the same streams of CIFAR-10 images after corruptions. The first 1,000 test images, clean and with
+labels, give temperatures and thresholds; streams have the other 9,000. The methods are implementations of our own with
+the settings of their papers, written so that many streams run side by side (`grouped.py`). Probabilities of all methods
+have the temperature of the network without adaptation, so that NLL and ECE compare adaptations, not temperatures.
+"""
+
+from __future__ import annotations
+
+import json
+import time
+from pathlib import Path
+
+from bayesnorm.writing import write_bytes
+
+from ..frost import has_photographs
+from .measuring import Place
+from .plan import LENGTHS, planned_units
+from .running import lines, prepare, run_units
+from .sources import PUBLISHED
+from .streaming import corruptions
+from .summary import summarised
+
+
+def compare_peers(preset: str, device: str, workers: int, networks: Path, seconds: float, out: Path) -> None:
+    """Measure everything that is not in `out/shift_peers_units.jsonl` yet, and write `out/shift_peers_streams.json`.
+
+    Args:
+        preset: How much to measure, one of `LENGTHS`.
+        device: The device.
+        workers: Number of processes.
+        networks: Folder of trained networks (`resnet20_1.safetensors`), fitted posteriors and corrupted images.
+        seconds: No unit starts later than this.
+        out: Folder of the results.
+    """
+    deadline, lengths = time.time() + seconds, LENGTHS[preset]
+    networks.mkdir(parents=True, exist_ok=True)
+    place = Place(networks / "images", networks, device, lengths.images, corruptions()[: lengths.corruptions])
+    if not has_photographs():
+        print("frost is left out: its photographs are in the package imagecorruptions, which is not installed.")
+    trained = sorted(path.stem for path in networks.glob("resnet*_[0-9].safetensors"))
+    published = list(PUBLISHED) if preset == "paper" else list(PUBLISHED)[:1]
+    units, path = planned_units(published, trained, lengths), out / "shift_peers_units.jsonl"
+    prepare(units, place, workers)
+    run_units(units, place, workers, path, deadline)
+    content = json.dumps(summarised(lines(path)), indent=1)
+    write_bytes(out / "shift_peers_streams.json", content.encode())
