@@ -139,7 +139,7 @@ def json_names(source: Source, encoding: str, limit: ContentLimit) -> list[str]:
         lines, entries = lines + 1, entries + max(len(record), 1)
     if lines * len(names) > MOST_CELLS_FOR_AN_ENTRY * entries:
         raise InputError(
-            f"{source} has {len(names):,} different keys, but a line has only {entries / lines:.1f} of them on average. "
+            f"{source} has {len(names):,} different keys, but {entries / lines:.1f} in a line on average. "
             "Use the same keys in every line."
         )
     return [*names]
