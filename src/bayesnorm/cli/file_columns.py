@@ -120,16 +120,17 @@ def convert_columns(
     return pd.DataFrame(columns, index=frame.index, columns=list(frame.columns)), kinds
 
 
-def read_as_in_training(frame: Any, file: TableFile, facts: Mapping[str, Any]) -> Any:
+def read_as_in_training(frame: Any, source: Source | str, decimal: str, facts: Mapping[str, Any]) -> Any:
     """Return the inputs of a run's estimator, read from new rows in the same way as in training.
 
     Args:
         frame: Rows of the file.
-        file: The file of the rows.
+        source: The file of the rows, for messages.
+        decimal: The decimal point of the file.
         facts: The contents of the run's `run.json`.
     """
     formats = formats_in_training(facts)
-    return convert_columns(frame[list(formats)], file.source, formats, file.decimal)[0]
+    return convert_columns(frame[list(formats)], source, formats, decimal)[0]
 
 
 def formats_in_training(facts: Mapping[str, Any]) -> dict[str, ColumnFormat]:

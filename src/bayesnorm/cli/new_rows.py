@@ -3,33 +3,40 @@
 from __future__ import annotations
 
 import contextlib
+import hashlib
+import json
 import shlex
+import sys
 from collections import Counter
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from typing import Annotated, Any
 
 from typer import Exit
 
+from ..files import file_digest
+from ..progress import long_progress
 from ..words import format_count
 from ..writing import require_writable
 from .ending import DRIFTED, UsageError
 from .file_columns import read_as_in_training, require_columns
 from .options import AsJson, Encoding, Force, MaxSize, NewRows, RunFolder, SpreadsheetSafe, flag, option
-from .output_files import STDOUT, is_excel, load_openpyxl, prediction_file, require_free, require_not_input
-from .predictions import (
-    ALL_DIGITS,
-    DIGITS,
-    add_table_columns,
-    count_infinite_intervals,
-    count_reasons,
-    infinite_intervals_words,
-    join_targets,
-    prediction_frame,
-    round_predictions,
+from .output_files import (
+    STDOUT,
+    is_excel,
+    is_parquet,
+    load_openpyxl,
+    prediction_file,
+    require_free,
+    require_not_input,
 )
+from .part_files import PART_CHUNKS, PartFiles, part_files
+from .predictions import ALL_DIGITS, DIGITS, count_reasons, infinite_intervals_words
 from .printing import note, show_json, show_pairs
 from .run_folder import DRIFT_PAGE, MODEL, json_value, read_runs, unchanged
-from .tables import MOST_MIB, open_table, pandas, read_chunks, read_table
+from .scoring import CHUNK, Scored, Scoring, Totals, with_progress
+from .tables import MOST_MIB, TableFile, open_table, pandas, read_chunks, read_table
+from .typed_files import load_pyarrow
 
 # Default of --max-size; files are read in parts.
 MOST_MIB_IN_PARTS = 65536
@@ -40,14 +47,11 @@ MOST_COMPARED = 10_000
 # Largest number of reasons in the JSON summary.
 MOST_REASONS = 100
 
-# Rows predicted at a time: the samples of more rows do not fit into the processor's cache.
-CHUNK = 2_000
-
 
 def predict(
     run: RunFolder,
     data: NewRows,
-    out: Annotated[Path, option("FILE", "CSV or .xlsx file to write, or - for standard output.")] = STDOUT,
+    out: Annotated[Path, option("FILE", "CSV, .parquet or .xlsx file to write, or - for standard output.")] = STDOUT,
     with_inputs: Annotated[
         bool, flag("--with-inputs", "Write all columns of the table after the predictions.")
     ] = False,
@@ -113,39 +117,50 @@ def predict(
         require_not_input(out, file.source.path)
     if is_excel(out):
         load_openpyxl()  # raises an error before any work if openpyxl is missing
+    if is_parquet(out):
+        load_pyarrow()
     from ..tabular import load
 
     models = [load(unchanged(folder, facts, MODEL)) for folder, facts in runs]
-    targets = [str(facts.get("target")) for _, facts in runs]
-    rows = unusual = infinite = 0
-    reasons = Counter[str]()
-    compared: list[Any] = []
     columns = list(dict.fromkeys((*names, *id_names, *other_names)))
+    scoring = Scoring(
+        facts=[facts for _, facts in runs],
+        models=models,
+        source=str(file.source),
+        decimal=file.decimal,
+        level=level,
+        digits=digits,
+        explain=explain,
+        ids=id_names,
+        others=other_names,
+        output="parquet" if is_parquet(out) else "frame" if is_excel(out) or out == STDOUT else "csv",
+        typed=is_excel(out),
+        spreadsheet_safe=spreadsheet_safe,
+    )
+    compared = list[Any]()
+
+    def chunks() -> Iterator[Any]:
+        """Yield the chunks of the table, and keep the inputs of the first of them for the test for drift."""
+        rows = 0
+        for part in parts:
+            if rows < MOST_COMPARED:
+                compared.append(scoring.inputs(part)[0].iloc[: MOST_COMPARED - rows])
+            rows += len(part)
+            yield part
+
     with (
         contextlib.closing(read_chunks(file, columns, CHUNK)) as parts,
-        prediction_file(out, spreadsheet_safe=spreadsheet_safe) as write,
+        _output(out, file, scoring, [unchanged(folder, facts, MODEL) for folder, facts in runs]) as output,
+        long_progress("predict") as tell,
     ):
-        for part in parts:
-            inputs = [read_as_in_training(part, file, facts) for _, facts in runs]
-            if rows < MOST_COMPARED:
-                compared.append(inputs[0])
-            frames = []
-            for model, values in zip(models, inputs, strict=True):
-                predictive, uncertainty = model.predict_with_uncertainty(values)
-                frame = prediction_frame(model, values, predictive, uncertainty, level)
-                if explain:
-                    frame["uncertainty_from"] = model.explain_uncertainty(values).words()
-                frames.append(frame)
-            rounded = [round_predictions(frame, digits) for frame in frames]
-            predictions = join_targets(dict(zip(targets, rounded, strict=True)))
-            # Excel sheets get numbers and dates, CSV files the original text.
-            cells = (
-                part.assign(**{name: values[name] for values in inputs for name in values}) if is_excel(out) else part
-            )
-            write(add_table_columns(predictions, part[id_names], cells[other_names]))
-            rows, unusual = rows + len(predictions), unusual + int(predictions["unusual"].sum())
-            infinite += max(count_infinite_intervals(frame) for frame in frames)
-            reasons.update(count_reasons(predictions["reason"]))
+        if output.totals.rows:
+            note(f"Continuing after {format_count(output.totals.rows, 'row')} that an earlier command predicted.")
+        for scored in with_progress(map(scoring.score, output.remaining(chunks())), file, output.totals.rows, tell):
+            output.add(scored)
+    rows, unusual, infinite, reasons = (
+        getattr(output.totals, name) for name in ("rows", "unusual", "infinite", "reasons")
+    )
+    targets = [str(facts.get("target")) for _, facts in runs]
     drift = models[0].drift(pandas().concat(compared)) if compared else None
     if as_json:
         tasks = {target: facts["task"] for target, (_, facts) in zip(targets, runs, strict=True)}
@@ -163,6 +178,46 @@ def predict(
         note(_unusual_line(unusual, rows, reasons))
     if drift is not None and (drift.drifted or out != STDOUT):
         note(_drift_line(drift, rows, shlex.join(["bayesnorm", "drift", str(run), data])))
+
+
+class Streamed:
+    """Predictions that are written as they come, and cannot be continued.
+
+    Args:
+        write: A function that writes a chunk.
+    """
+
+    def __init__(self, write: Callable[[Scored], None]) -> None:
+        self._write, self.totals = write, Totals()
+
+    def remaining(self, chunks: Iterable[Any]) -> Iterable[Any]:
+        """Return all chunks."""
+        return chunks
+
+    def add(self, scored: Scored) -> None:
+        """Write the predictions of the next chunk."""
+        self._write(scored)
+        self.totals.add(scored.totals)
+
+
+@contextlib.contextmanager
+def _output(out: Path, file: TableFile, scoring: Scoring, models: list[Path]) -> Iterator[PartFiles | Streamed]:
+    """Yield what takes predictions: parts of a file, a sheet, or standard output."""
+    if scoring.output == "frame":
+        with prediction_file(out, spreadsheet_safe=scoring.spreadsheet_safe) as write:
+            yield Streamed(lambda scored: write(scored.content))
+    else:
+        settings = {name: value for name, value in vars(scoring).items() if name != "models"}
+        content = [
+            settings,
+            CHUNK,
+            PART_CHUNKS,
+            sys.modules["bayesnorm"].__version__,
+            file.fingerprint,
+            [*map(file_digest, models)],
+        ]
+        with part_files(out, hashlib.sha256(json.dumps(content, default=str).encode()).hexdigest()) as files:
+            yield files
 
 
 def _unusual_line(unusual: int, rows: int, reasons: Counter[str]) -> str:
@@ -217,7 +272,7 @@ def drift(
     from ..tabular import load
 
     model = load(unchanged(folder, facts, MODEL))
-    inputs = read_as_in_training(read_table(file, list(kinds)), file, facts)
+    inputs = read_as_in_training(read_table(file, list(kinds)), file.source, file.decimal, facts)
     result = model.drift(inputs)
     reasons = count_reasons(model.uncertainty(inputs)["reason"]) if result.unusual else Counter[str]()
     provenance = Provenance.now(shlex.join(["bayesnorm", "drift", str(run), data]))

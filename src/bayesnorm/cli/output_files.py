@@ -1,4 +1,4 @@
-"""Write CSV and Excel files: completely or not at all, and over an existing file only with `--force`.
+"""Write CSV, Parquet and Excel files: completely or not at all, and over an existing file only with `--force`.
 
 CSV files contain labels exactly as they are in the training table. A spreadsheet runs text that looks like a formula,
 and a label of an untrusted table can be =HYPERLINK(...). On request, such text is marked.
@@ -21,6 +21,7 @@ from ..errors import BayesNormError, load_package
 from ..words import format_count
 from ..writing import replacing, require_writable, write_bytes
 from .printing import escape_controls, note, standard_output
+from .typed_files import load_pyarrow
 
 # Stands for standard output.
 STDOUT = Path("-")
@@ -73,6 +74,11 @@ def is_excel(out: Path) -> bool:
     return out.suffix.lower() == ".xlsx"
 
 
+def is_parquet(out: Path) -> bool:
+    """Return whether a file name is that of a Parquet file."""
+    return out.suffix.lower() in (".parquet", ".pq")
+
+
 @contextlib.contextmanager
 def prediction_file(out: Path, *, spreadsheet_safe: bool) -> Iterator[Write]:
     """Yield a function that writes the next rows.
@@ -83,18 +89,19 @@ def prediction_file(out: Path, *, spreadsheet_safe: bool) -> Iterator[Write]:
     """
     if out == STDOUT:
         with standard_output() as stream:
-            yield _csv_writer(stream, spreadsheet_safe)
+
+            def write_text(lines: bytes) -> None:
+                text = lines.decode()
+                stream.write(escape_controls(text, keep="\t\n\r") if stream.isatty() else text)
+
+            yield _csv_writer(write_text, spreadsheet_safe)
         return
-    with _naming(str(out)), replacing(out) as file:
+    with naming(str(out)), replacing(out) as file:
         if is_excel(out):
             with _excel_writer(file, out) as write:
                 yield write
-            return
-        text = io.TextIOWrapper(file, encoding="utf-8", newline="")
-        try:
-            yield _csv_writer(text, spreadsheet_safe)
-        finally:
-            text.detach()
+        else:
+            yield _csv_writer(file.write, spreadsheet_safe)
 
 
 def load_openpyxl() -> Any:
@@ -124,20 +131,63 @@ def mark_formula(value: Any) -> Any:
     return f"'{value}" if runs and not NUMBER.fullmatch(value) else value
 
 
-def _csv_writer(stream: IO[str], spreadsheet_safe: bool) -> Write:
-    header = True
+def _csv_writer(write_lines: Callable[[bytes], object], spreadsheet_safe: bool) -> Write:
+    """Return a function that writes the lines of the next rows, after the names of the columns."""
+    is_first = True
 
     def write(frame: Any) -> None:
-        nonlocal header
-        if spreadsheet_safe:
-            frame = frame.rename(columns=mark_formula).apply(
-                lambda column: column if column.dtype.kind in "biuf" else column.map(mark_formula)
-            )
-        text = frame.to_csv(index=False, header=header, lineterminator="\n", float_format=_full_precision)
-        stream.write(escape_controls(text, keep="\t\n\r") if stream.isatty() else text)
-        header = False
+        nonlocal is_first
+        header, lines = csv_text(frame, spreadsheet_safe)
+        write_lines(header + lines if is_first else lines)
+        is_first = False
 
     return write
+
+
+def csv_text(frame: Any, spreadsheet_safe: bool) -> tuple[bytes, bytes]:
+    """Return the line of CSV with the names of the columns, and the lines of the rows.
+
+    Args:
+        frame: The rows.
+        spreadsheet_safe: Whether to mark text that a spreadsheet would run as a formula.
+    """
+    names, text = list(frame.columns), io.StringIO()
+    columns = [_csv_cells(frame.iloc[:, place]) for place in range(len(names))]
+    if spreadsheet_safe:
+        names = [*map(mark_formula, names)]
+        marked = [frame.iloc[:, place].dtype.kind not in "biuf" for place in range(len(names))]
+        columns = [[*map(mark_formula, cells)] if mark else cells for cells, mark in zip(columns, marked, strict=True)]
+    writer = csv.writer(text, lineterminator="\n")
+    writer.writerow(names)
+    end = text.tell()
+    writer.writerows(zip(*columns, strict=True))
+    lines = text.getvalue()
+    return lines[:end].encode(), lines[end:].encode()
+
+
+def _csv_cells(column: Any) -> list[Any]:
+    """Return the cells of a column as CSV has them."""
+    if column.dtype.kind == "f":
+        return ["" if value != value else repr(value).removesuffix(".0") for value in column.tolist()]
+    if column.dtype.kind in "biu":
+        return list(column.tolist())
+    missing = column.isna()
+    return column.astype(object).mask(missing, "").tolist() if missing.any() else column.tolist()
+
+
+def arrow_table(frame: Any) -> Any:
+    """Return predictions as an Arrow table; columns of objects are text."""
+    arrow = load_pyarrow()
+    fields = {name: arrow.string() for name in frame.columns if frame[name].dtype == object}
+    texts = {name: frame[name].map(str, na_action="ignore") for name in fields}
+    table = arrow.Table.from_pandas(frame.assign(**texts), preserve_index=False).replace_schema_metadata()
+    schema = arrow.schema([(field.name, fields.get(field.name, field.type)) for field in table.schema])
+    return table.cast(schema)
+
+
+def parquet_writer(file: IO[bytes], schema: Any) -> Any:
+    """Return pyarrow's writer of a Parquet file."""
+    return load_pyarrow().parquet.ParquetWriter(file, schema)
 
 
 def _full_precision(value: float) -> str:
@@ -188,14 +238,14 @@ def _excel_writer(file: IO[bytes], out: Path) -> Iterator[Write]:
                 sheet.column_dimensions[utils.get_column_letter(place)].width = min(longest + 2, WIDEST)
             sheet.append(header)
             formats.extend(_number_format(frame[name]) for name in frame)
-        with _naming(tempfile.gettempdir()):  # where openpyxl buffers rows
+        with naming(tempfile.gettempdir()):  # where openpyxl buffers rows
             for row in frame.astype(object).itertuples(index=False, name=None):
                 sheet.append([cell(value, number_format) for value, number_format in zip(row, formats, strict=True)])
         rows += len(frame)
 
     try:
         yield write
-        with _naming(tempfile.gettempdir()):
+        with naming(tempfile.gettempdir()):
             book.save(content)
     except BaseException:
         if formats:
@@ -206,7 +256,7 @@ def _excel_writer(file: IO[bytes], out: Path) -> Iterator[Write]:
 
 
 @contextlib.contextmanager
-def _naming(file: str) -> Iterator[None]:
+def naming(file: str) -> Iterator[None]:
     """Name the file in errors that name none, such as that of a full disk."""
     try:
         yield

@@ -8,7 +8,9 @@ part of a file and in every file. `tabular/column_types.py` decides whether a co
 from __future__ import annotations
 
 import contextlib
+import functools
 import itertools
+import secrets
 import warnings
 from collections import Counter
 from collections.abc import Generator, Iterator, Sequence
@@ -22,6 +24,7 @@ from ..errors import InputError, quoted
 from .table_format import Format, detect_encoding, detect_format, find_source
 from .table_source import (
     CONTROL,
+    GZIP,
     LONGEST_ROW,
     MEMORY_FACTOR,
     ContentLimit,
@@ -31,7 +34,15 @@ from .table_source import (
     text_frame,
 )
 from .text_tables import CsvFormat, csv_columns, detect_csv, json_names, json_rows
-from .typed_files import excel_rows, load_pyarrow, parquet_names, parquet_parts, sqlite_names, sqlite_rows
+from .typed_files import (
+    excel_rows,
+    load_pyarrow,
+    parquet_names,
+    parquet_parts,
+    parquet_rows,
+    sqlite_names,
+    sqlite_rows,
+)
 
 # Default of --max-size for files that are read whole.
 MOST_MIB = 1024
@@ -67,6 +78,28 @@ class TableFile:
     def nameless(self) -> int:
         """The number of columns without a name."""
         return self.header.count("")
+
+    @functools.cached_property
+    def about_rows(self) -> int:
+        """About how many rows the table has, for a progress bar; 0 if that is unknown."""
+        path = self.source.path
+        if path is None or self.format == "sqlite" or self.format == "xlsx":
+            return 0
+        if self.format == "parquet":
+            return parquet_rows(self.source)
+        with path.open("rb") as file:
+            start = file.read(2**18)
+        return 0 if start.startswith(GZIP) else round(path.stat().st_size * start.count(b"\n") / len(start))
+
+    @property
+    def fingerprint(self) -> str:
+        """A text that differs if the file was changed; for standard input, a text that never occurs again."""
+        path = self.source.path
+        if path is None:
+            return secrets.token_hex(16)
+        files = (path, path.with_name(f"{path.name}-wal"))
+        states = [(file.stat().st_size, file.stat().st_mtime_ns) for file in files if file.exists()]
+        return str([str(path.resolve()), self.source.table, states, self.encoding])
 
     @property
     def decimal(self) -> str:

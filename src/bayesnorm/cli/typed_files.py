@@ -45,6 +45,12 @@ def parquet_names(source: Source) -> list[str]:
     return [str(name) for name in names if not str(name).startswith("__index_level_")]
 
 
+def parquet_rows(source: Source) -> int:
+    """Return the number of rows of a Parquet file."""
+    with _open_parquet(source) as (arrow, file):
+        return int(arrow.parquet.ParquetFile(file).metadata.num_rows)
+
+
 def parquet_parts(source: Source, columns: Sequence[str], limit: ContentLimit) -> Iterator[Any]:
     """Yield columns of a Parquet file as data frames."""
     with _open_parquet(source) as (arrow, file):
