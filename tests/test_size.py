@@ -16,7 +16,7 @@ BUDGET = {
     "active": 630,
     "cli": 3_813,
     "compression": 712,
-    "demo": 49,
+    "demo": 51,
     "engines": 596,
     "likelihoods": 720,
     "maps": 518,

@@ -10,6 +10,7 @@ from bayesnorm.demo import PAGE
 
 CHROMIUM = shutil.which("chromium")
 playwright = pytest.importorskip("playwright.sync_api", reason="needs the Python package playwright")
+expect = getattr(playwright, "expect", None)
 pytestmark = pytest.mark.skipif(CHROMIUM is None, reason="needs a browser: apt-get install chromium")
 
 
@@ -104,10 +105,10 @@ def test_points_can_be_added_and_deleted_by_keyboard(page):
         page.keyboard.press(key)
     settle(page)
     page.locator("summary").click()
-    playwright.expect(page.locator("#points tr")).to_have_count(25)
+    expect(page.locator("#points tr")).to_have_count(25)
     page.locator("#chart-a").focus()
     page.keyboard.press("Delete")
-    playwright.expect(page.locator("#points tr")).to_have_count(24)
+    expect(page.locator("#points tr")).to_have_count(24)
 
 
 @pytest.mark.parametrize("method", ["dropout", "ensemble"])
@@ -119,6 +120,38 @@ def test_two_methods_side_by_side(page, method):
     assert titles[0] == "MCBN"
     assert titles[1] == page.locator("#compare option:checked").inner_text()
     assert "there" in page.locator("#chart-b").get_attribute("aria-label")
+
+
+def test_a_shift_raises_the_alarm_and_adapting_repairs_it(page):
+    page.locator("#shift-chart").scroll_into_view_if_needed()
+    verdict = page.locator("#shift-verdict")
+    expect(verdict).to_contain_text("No drift: the new inputs look", timeout=60_000)
+    page.locator("#shift-slider").evaluate("s => { s.value = 1.8; s.dispatchEvent(new Event('input')); }")
+    expect(verdict).to_contain_text("Drift: the new inputs do not come")
+    expect(page.locator("#shift-p")).to_have_text("below 0.001")
+    assert float(page.inner_text("#shift-expected")) > 0.8
+    page.locator("#shift-adapt").click()
+    expect(verdict).to_contain_text("No drift from the inputs that the network was adapted to")
+    assert float(page.inner_text("#shift-error")) < 0.35
+    page.locator("#shift-forget").click()
+    expect(verdict).to_contain_text("Drift: the new inputs do not come")
+
+
+def test_digits_and_letters(page):
+    page.locator("#digit-canvas").scroll_into_view_if_needed()
+    verdict = page.locator("#digit-verdict")
+    expect(verdict).to_contain_text("A 3, with probability")
+    box = page.locator("#digit-canvas").bounding_box()
+    corners = [(0.3, 0.16), (0.7, 0.16), (0.55, 0.5), (0.42, 0.87)]
+    for place, (across, down) in enumerate(corners):
+        page.mouse.move(box["x"] + across * box["width"], box["y"] + down * box["height"], steps=4)
+        if place == 0:
+            page.mouse.down()
+    page.mouse.up()
+    expect(verdict).to_contain_text("A 7, with probability")
+    page.get_by_role("button", name="Draw H").click()
+    expect(verdict).to_contain_text("Unsure")
+    assert float(page.inner_text("#digit-entropy")) > 1
 
 
 def test_nothing_is_wider_than_the_window(page):

@@ -7,6 +7,7 @@ in its worker.
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
 
@@ -58,6 +59,7 @@ def demo_page() -> str:
     require_unique_names([*numerics, *main])
     texts = {
         "style": re.sub(r"\n\s*", "\n", (FOLDER / "page.css").read_text("utf-8")).strip(),
+        "digits": json.dumps(json.loads((FOLDER / "digits.json").read_text("utf-8")), separators=(",", ":")),
         "numerics": as_script(numerics),
         "worker": as_script(worker),
         "page": as_script(main),

@@ -171,13 +171,24 @@ export function adapt(posterior, batches, comparison) {
   const shares = batches.believed(comparison);
   const share = (i) => shares[Math.floor(i / batches.width)];
   const widening = posterior.fittedBatchSize / posterior.batchSize;
-  const factor = batches.variance.map((value, i) => Math.sqrt(1 + (share(i) * comparison.noise[i]) / (value * widening)));
+  const left = comparison.noise.map((value, i) => share(i) * value);
+  const factor = left.map((value, i) => Math.sqrt(1 + value / (batches.variance[i] * widening)));
   const original = posterior.fluctuations;
   const fluctuations = Object.assign(Object.create(Fluctuations.prototype), original, {
     deviations: original.deviations.map((row) => row.map((value, i) => value * factor[i])),
     std: original.std.map((value, i) => value * factor[i]),
   });
-  const other = posterior.atBatchSize(posterior.batchSize);
-  const location = posterior.location.map((value, i) => value + share(i) * comparison.shift[i]);
-  return Object.defineProperties(Object.assign(other, { fluctuations }), { location: { value: location } });
+  const moved = comparison.shift.map((value, i) => share(i) * value);
+  const location = posterior.location.map((value, i) => value + moved[i]);
+  const adapted = Object.assign(posterior.atBatchSize(posterior.batchSize), { fluctuations, moved, left });
+  return Object.defineProperty(adapted, "location", { value: location });
+}
+
+// A comparison with the data that a posterior was adapted to.
+export function withPresent(comparison, adapted) {
+  return {
+    ...comparison,
+    shift: comparison.shift.map((value, i) => value - adapted.moved[i]),
+    noise: comparison.noise.map((value, i) => value + adapted.left[i]),
+  };
 }

@@ -1,4 +1,4 @@
 // The modules that both the page and its worker use.
 
-import { Fit } from "./fitting.js";
-import { TrainingBatches } from "./drift.js";
+import { ShiftProblem } from "./shifting.js";
+import { imageOf } from "./strokes.js";

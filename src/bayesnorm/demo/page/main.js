@@ -1,6 +1,8 @@
 // Starts the page.
 
 import { CurvePanel } from "./curve_panel.js";
+import { DigitsPanel } from "./digits_panel.js";
+import { ShiftPanel } from "./shift_panel.js";
 
 // The worker runs the text of two scripts of this page, so that the page is one file.
 function startWorker() {
@@ -10,8 +12,11 @@ function startWorker() {
 
 const worker = startWorker();
 const curvePanel = new CurvePanel(worker);
-worker.onmessage = ({ data }) => curvePanel.receive(data);
+const shiftPanel = new ShiftPanel(worker);
+const digitsPanel = new DigitsPanel(worker);
+const receivers = { shift: shiftPanel, digit: digitsPanel, bands: curvePanel, idle: curvePanel };
+worker.onmessage = ({ data }) => receivers[data.type].receive(data);
 
-const redraw = () => curvePanel.draw();
+const redraw = () => [curvePanel, shiftPanel, digitsPanel].forEach((panel) => panel.draw());
 addEventListener("resize", redraw);
 matchMedia("(prefers-color-scheme: dark)").addEventListener("change", redraw);

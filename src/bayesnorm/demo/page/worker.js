@@ -2,6 +2,7 @@
 
 import { BATCH_NORM, Fit, calibrations, crossValidate, kindOfFit, standardised } from "../numerics/fitting.js";
 import { Predictive } from "../numerics/predictive.js";
+import { answerDigits } from "./digits_worker.js";
 import { answerShift } from "./shift_worker.js";
 
 const STEPS = 400;
@@ -169,6 +170,7 @@ async function run() {
 self.onmessage = ({ data }) => {
   if (data.type === "pause") paused = data.value;
   else if (data.type === "shift") answerShift(data);
+  else if (data.type?.startsWith("digit")) answerDigits(data);
   else {
     waiting = data;
     run();
