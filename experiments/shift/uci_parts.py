@@ -39,6 +39,7 @@ def measure_table(name: str, seed: int, steps: int = STEPS) -> list[Row]:
     "like training" are held-out rows of that part; "range" are rows beyond it; "gauges" are the held-out rows with
     changed gauges (all columns are multiplied by 1.3 and shifted by half a standard deviation). Half of the rows of a
     kind are used without labels for `adapt`, the other half is scored, in standard deviations of the training targets.
+    The RMSE that the posterior expects without targets is the root of its mean predictive variance.
     """
     x, y = (torch.tensor(part, dtype=torch.float32) for part in load_uci(name))
     column = x[:, COLUMNS[name][0]]
@@ -65,6 +66,7 @@ def measure_table(name: str, seed: int, steps: int = STEPS) -> list[Row]:
         rows.append(
             {"set": name, "seed": seed, "kind": kind, "adapted_to": half, "p_value": p_value}
             | {"rmse": before[0], "nll": before[1], "rmse_adapted": after[0], "nll_adapted": after[1]}
+            | {"expected_rmse": before[2], "coverage": before[3]}
         )
     return rows
 
@@ -76,24 +78,29 @@ def _posterior(rows: Rows, validation: Rows, seed: int, steps: int) -> Posterior
     return bn.calibrate(bn.MCBN(BATCH_SIZE).fit(network, rows[0], bn.Gaussian(1.0), seed=seed), *validation)
 
 
-def _scores(posterior: Posterior, x: Tensor, y: Tensor) -> tuple[float, float]:
+def _scores(posterior: Posterior, x: Tensor, y: Tensor) -> tuple[float, ...]:
+    """Return RMSE, NLL, the expected RMSE, and the share of targets inside the interval of 95 %."""
     predictive = posterior.predict(x, MonteCarlo(64))
     assert isinstance(predictive, RegressionPredictive)
-    return round(float(rmse(predictive, y)), 4), round(-float(pll(predictive, y)), 4)
+    low, high = predictive.interval(0.95)
+    inside = ((low <= y) & (y <= high)).double().mean()
+    expected = predictive.variance.mean().sqrt()
+    return tuple(round(float(score), 4) for score in (rmse(predictive, y), -pll(predictive, y), expected, inside))
 
 
 def table_text(rows: list[Row]) -> str:
     """Return means over splits, one line for each set and kind of rows."""
     head = f"{'set':10}{'new rows':16}{'RMSE':>8}{'adapted':>9}{'NLL':>9}{'adapted':>9}{'p < 0.05':>9}{'median p':>10}"
+    head += f"{'expected RMSE':>14}{'coverage':>9}"
     lines = [f"targets in standard deviations of the training rows; drift tested on {TESTED} rows", head]
     for name, kind in dict.fromkeys((row["set"], row["kind"]) for row in rows):
         group = [row for row in rows if (row["set"], row["kind"]) == (name, kind)]
-        mean = {
-            score: np.mean([row[score] for row in group]) for score in ("rmse", "rmse_adapted", "nll", "nll_adapted")
-        }
+        scores = ("rmse", "rmse_adapted", "nll", "nll_adapted", "expected_rmse", "coverage")
+        mean = {score: np.mean([row[score] for row in group]) for score in scores}
         p_values = np.array([row["p_value"] for row in group])
         lines.append(
             f"{name:10}{kind:16}{mean['rmse']:8.3f}{mean['rmse_adapted']:9.3f}{mean['nll']:9.3f}"
             f"{mean['nll_adapted']:9.3f}{np.mean(p_values < 0.05):9.2f}{np.median(p_values):10.2g}"
+            f"{mean['expected_rmse']:14.3f}{mean['coverage']:9.2f}"
         )
     return "\n".join(lines)

@@ -50,6 +50,7 @@ def test_rows_from_elsewhere(bayesnorm, regression_run, moved, tmp_path):
     assert reason.replace("'", "&#39;") in text
     assert text.count("<svg") == 3  # two columns and the network
     assert "bayesnorm drift" in text
+    assert "The error on these rows is not estimated" in ended.out  # nothing says how wrong a regression is now
 
 
 def test_exit_code_and_json(bayesnorm, regression_run, moved, tmp_path):
@@ -68,14 +69,18 @@ def test_exit_code_and_json(bayesnorm, regression_run, moved, tmp_path):
 
 def test_the_page_is_beside_the_report(bayesnorm, classification_run, tmp_path):
     run = shutil.copytree(classification_run.run, tmp_path / "run")
-    assert bayesnorm("drift", run, classification_run.data).code == 0
-    assert (run / "drift.html").is_file()
+    ended = bayesnorm("drift", run, classification_run.data)
+    assert ended.code == 0
+    assert "Error on these rows: about" in ended.out
+    assert "Error on these rows: about" in (run / "drift.html").read_text()
 
 
 def test_the_drift_of_a_classifier_is_printed_as_json(bayesnorm, classification_run, tmp_path):
     ended = bayesnorm("drift", classification_run.run, classification_run.data, "--out", tmp_path / "page", "--json")
     assert ended.code == 0, ended.err
-    assert json.loads(ended.out)["found"]["network"]["layers"]
+    told = json.loads(ended.out)
+    assert told["found"]["network"]["layers"]
+    assert 0 <= told["expected_error"]["before"]["low"] <= told["expected_error"]["before"]["value"] <= 1
 
 
 def test_one_row(bayesnorm, regression_run, tmp_path):

@@ -30,6 +30,7 @@ def test_words(drift_report):
     assert number == "median 50 in training, 90 now (+2 times the spread in training); spread 1.1 times as large"
     assert category == "Bonn: 60 % in training, 10 % now; <b>: 40 % in training, 90 % now"
     assert gaps == "missing in 0 % of training rows, 50 % now"
+    assert words.error_words(drift).startswith("The error on these rows is not estimated: ")
     calm = dataclasses.replace(drift, p_value=0.3, columns=())
     assert words.drift_headline(calm) == "These 60 rows do not differ significantly from the training rows."
     few = dataclasses.replace(calm, rows=1)

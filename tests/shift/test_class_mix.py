@@ -165,7 +165,7 @@ def test_calibrate_records_the_error_on_validation_data_which_drift_and_adapt_us
         assert asdict(record) == pytest.approx(asdict(calibrated.validation), rel=1e-5)
     calibrated.save(tmp_path / "net.bayesnorm")
     assert bn.load(tmp_path / "net.bayesnorm", network).validation == calibrated.validation
-    assert f"was {wrong:.0%} on validation data" in bn.drift(calibrated, x).summary()
+    assert f"was {round(100 * wrong)} % on validation data" in bn.drift(calibrated, x).summary()
     members = bn.calibrate(bn.ensemble([posterior, posterior]), x, y)
     expected = bn.drift(members, x).expected_error
     assert expected.before.value == pytest.approx(wrong, abs=0.05)
@@ -206,6 +206,8 @@ def test_regression_has_no_classes():
     assert result.expected_error is None
     assert result.class_mix is None
     assert result.cause is None
+    assert "The error on these examples is not estimated" in result.summary()
+    assert "not estimated" not in bn.drift(posterior, x[:40]).summary()
 
 
 def test_layers_that_get_several_entries_of_an_example_leave_class_statistics_out():
@@ -223,5 +225,7 @@ def test_the_monitor_estimates_the_error_when_it_raises_the_alarm_and_keeps_no_e
     first = next(number for number, state in enumerate(states) if state.alarm)
     assert states[first].drift.expected_error.before.value > 0.2
     assert "After adapting" in states[first].drift.summary()
+    assert "Drift was detected (evidence" in states[first].summary()
+    assert str(states[first].drift.expected_error) in states[first].summary()
     assert all(state.drift.estimate is None for state in states)
     assert all(state.drift.expected_error is None for number, state in enumerate(states) if number != first)

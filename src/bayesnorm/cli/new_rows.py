@@ -276,11 +276,13 @@ def drift(
     result = model.drift(inputs)
     reasons = count_reasons(model.uncertainty(inputs)["reason"]) if result.unusual else Counter[str]()
     provenance = Provenance.now(shlex.join(["bayesnorm", "drift", str(run), data]))
+    expected = None if result.network is None else result.network.expected_error
     has_page = can_write_pages()
     if has_page:
         write_report(DriftReport(file.source.name, str(facts.get("target")), result, provenance, reasons), page)
     if as_json:
-        details = {"reason": dict(reasons), "found": json_value(result), "out": str(page) if has_page else None}
+        details = {"reason": dict(reasons), "found": json_value(result), "expected_error": json_value(expected)}
+        details["out"] = str(page) if has_page else None
         show_json({**drift_as_json(result), **details})
     else:
         show_pairs({**drift_summary(result, reasons), "page": str(page) if has_page else WITHOUT_PAGE})

@@ -42,6 +42,9 @@ FEW_ROWS = 30
 # Largest share of pixels to check at the first position of the slider of maps.
 AT_FIRST = 0.1
 
+# Said after the estimated error of a table's rows.
+ESTIMATE_OF_ROWS = "If the rows have drifted, the true error can be much larger, so check it with new targets."
+
 # The caption of the picture of layers.
 LAYERS = (
     "One bar for each batch-norm layer, from input to output. The longer the bar, the less likely is such a "
@@ -83,6 +86,7 @@ def drift_context(report: DriftReport) -> dict[str, Any]:
         "chance": chance_words(drift),
         "moved": moved_words(drift),
         "network": network_words(drift),
+        "error": error_words(drift),
         "unusual": unusual_words(drift, report.reasons),
         "columns": [(column, column_words(column)) for column in order[:MOST_COLUMNS]],
         "pictures": [
@@ -100,6 +104,7 @@ def drift_summary(drift: TableDrift, reasons: Mapping[str, int]) -> dict[str, st
         "changed columns": moved_words(drift),
         **{f"  {column.name}": column_words(column) for column in drift.moved},
         "network": network_words(drift),
+        **({"error": error} if (error := error_words(drift)) else {}),
         "single rows": unusual_words(drift, reasons),
     }
 
@@ -177,6 +182,14 @@ def network_words(drift: TableDrift) -> str:
         f"means shifted by {format_number(layer.mean_shift, 2)} standard deviations, spread "
         f"{format_number(layer.spread_ratio, 2)} times as large."
     )
+
+
+def error_words(drift: TableDrift) -> str:
+    """Say how wrong the model probably is on these rows, or why this is unknown; "" without batch statistics."""
+    if drift.network is None:
+        return ""
+    text = drift.network.error_text().replace("these examples", "these rows")
+    return text if drift.network.expected_error is None else f"{text} {ESTIMATE_OF_ROWS}"
 
 
 def unusual_words(drift: TableDrift, reasons: Mapping[str, int]) -> str:

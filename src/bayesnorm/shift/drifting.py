@@ -16,7 +16,7 @@ from ..posterior import BatchNormPosterior, Posterior
 from ..words import ShortRepr
 from .class_mix import MixShift, estimate_shift, joined_shift, mix_p_value
 from .comparison import Comparison, compare_with_present, inputs_in_memory, over_statistics
-from .expected_error import ExpectedError
+from .expected_error import NOT_ESTIMATED, ExpectedError
 
 LEVEL = 0.05
 """The false-alarm rate of the drift test: below this p-value, data differ from the training distribution."""
@@ -121,6 +121,12 @@ class Drift(ShortRepr):
         changed += ["class mix"] * (mix_p_value(self._mix_shift.after, self._mix_shift.training_mix) < LEVEL)
         return " and ".join(changed) or None
 
+    def error_text(self) -> str:
+        """Say in a sentence how wrong the network probably is, or why this is unknown; "" without drift if unknown."""
+        if self.expected_error is not None:
+            return str(self.expected_error)
+        return NOT_ESTIMATED if self.p_value < LEVEL else ""
+
     @property
     def first_layer(self) -> str | None:
         """The first layer that differs significantly; None if the data do not differ, or no single layer does."""
@@ -140,8 +146,8 @@ class Drift(ShortRepr):
         ]
         if self.cause is not None:
             lines.append(CAUSES[self.cause] + self._largest_shares())
-        if self.expected_error is not None:
-            lines.append(str(self.expected_error))
+        if text := self.error_text():
+            lines.append(text)
         if self.first_layer is not None:
             lines.append(f"First layer that differs: {self.first_layer}.")
         width = max(len("layer"), *(len(layer.name) for layer in self.layers))

@@ -23,6 +23,13 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from ..posterior import Validation
+from ..words import format_percent
+
+NOT_ESTIMATED = (
+    "The error on these examples is not estimated: without targets, this is possible only for classifiers with one "
+    "class per example. A regression underestimates its error on shifted inputs, so measure it with new targets."
+)
+"""What is said in place of an expected error."""
 
 # Standard deviation of the model error: a constant, and factors of the rise of the error for the same class mix and for
 # a class mix that has changed completely.
@@ -42,7 +49,8 @@ class ErrorEstimate:
     high: float
 
     def __str__(self) -> str:
-        return f"about {self.value:.0%} ({self.low:.0%} to {self.high:.0%})"
+        low, high = (format_percent(round(end, 2)).removesuffix(" %") for end in (self.low, self.high))
+        return f"about {format_percent(round(self.value, 2))} ({low} to {high} %)"
 
 
 @dataclass(frozen=True)
@@ -60,7 +68,7 @@ class ExpectedError:
     usual: float | None
 
     def __str__(self) -> str:
-        usual = "" if self.usual is None else f", was {self.usual:.0%} on validation data"
+        usual = "" if self.usual is None else f", was {format_percent(round(self.usual, 2))} on validation data"
         return f"Error on these examples: {self.before}{usual}. After adapting: {self.after}."
 
 

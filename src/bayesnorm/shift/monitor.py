@@ -58,6 +58,12 @@ class Watched:
     evidence: float
     drift: Drift
 
+    def summary(self) -> str:
+        """Return the state as text: whether drift was detected and, at the alarm, how wrong the network probably is."""
+        verdict = "was detected" if self.alarm else "was not detected so far"
+        error = "" if self.drift.expected_error is None else f" {self.drift.expected_error}"
+        return f"Drift {verdict} (evidence {self.evidence:.3g}).{error}"
+
 
 class DriftMonitor:
     """Monitor a stream of batches, of any sizes, for drift; memory use is constant.
