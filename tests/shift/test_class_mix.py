@@ -10,7 +10,7 @@ from torch import Tensor, nn
 
 import bayesnorm as bn
 from bayesnorm.errors import BayesNormWarning, InputError
-from bayesnorm.posterior import ClassStatistics, Validation
+from bayesnorm.posterior import ClassStatistics, Validation, class_statistics
 from bayesnorm.shift.class_mix import estimate_mix, estimate_shift
 from bayesnorm.shift.expected_error import softened
 
@@ -46,6 +46,33 @@ def test_many_classes_are_kept_as_combinations_of_a_few_rows():
     statistics = ClassStatistics.from_sums(counts, moments * counts[:, None], torch.ones(3, 40))
     assert statistics.rows.shape == (33, 80)
     torch.testing.assert_close(statistics.loadings @ statistics.rows, moments, rtol=1e-3, atol=1e-3)
+
+
+def test_a_thousand_classes_take_bounded_memory(tmp_path):
+    torch.manual_seed(0)
+    network = nn.Sequential(nn.Linear(8, 24), nn.BatchNorm1d(24), nn.ReLU(), nn.Linear(24, 1000, bias=False))
+    nn.init.normal_(network[3].weight)
+    x = torch.randn(3000, 8)
+    posterior = bn.MCBN(32, states=64).fit(network.eval(), x, bn.Categorical())
+    statistics = posterior.class_statistics
+    assert statistics.classes == 1000
+    assert int((statistics.counts > 0).sum()) > 100
+    assert statistics.rows.shape == (33, 48)
+    assert statistics.loadings.shape == (1000, 33)
+    assert sum(tensor.numel() for tensor in statistics.tensors().values()) == 1000 + 33 * (1000 + 48) + 3 * 24
+    adapted = bn.adapt(posterior, 0.5 * x[:64] + 2)
+    assert adapted.decision
+    adapted.save(tmp_path / "net.bayesnorm")
+    assert bn.load(tmp_path / "net.bayesnorm", network).class_statistics.rows.shape == (33, 48)
+
+
+def test_networks_with_too_many_numbers_for_all_classes_have_no_class_statistics(monkeypatch):
+    network, _ = network_and_posterior()
+    monkeypatch.setattr(class_statistics, "MOST_NUMBERS", 2 * CLASSES * 60 - 1)
+    x = clusters(torch.arange(512) % CLASSES, 0)
+    assert bn.MCBN(32, states=16).fit(network, x, bn.Categorical()).class_statistics is None
+    monkeypatch.setattr(class_statistics, "MOST_NUMBERS", 2 * CLASSES * 60)
+    assert bn.MCBN(32, states=16).fit(network, x, bn.Categorical()).class_statistics is not None
 
 
 def test_what_a_mix_explains_is_the_mixtures_mean_and_variance():

@@ -31,8 +31,11 @@ from ..schema import Array, number, record, whole
 
 # With more classes, their moments are kept as combinations of this many rows (principal components and the mean).
 MOST_ROWS = 33
-# Without class statistics, networks have more numbers than this for all classes: 1,000 classes of a ResNet-50 fit.
+# Networks with more numbers than this for all classes have no class statistics; 1,000 classes of a ResNet-50 fit. While
+# they are collected, they take twice 256 MiB.
 MOST_NUMBERS = 2**26
+# Columns of moments that are converted to double precision together.
+COLUMNS = 4096
 # Examples per class, and the least number of examples in all, that class statistics are computed from.
 PER_CLASS, LEAST_EXAMPLES = 64, 1024
 
@@ -81,20 +84,23 @@ class ClassStatistics:
             products: Sums of a^2, a b and b^2 over all examples, (3, C).
         """
         counts, total = counts.double(), float(counts.sum())
-        shares = counts / total
-        moments = sums.double() / counts.clamp_min(1)[:, None]
-        moments[counts == 0] = shares @ moments  # nothing is known of these classes
-        a, b = moments.chunk(2, dim=1)
-        between = torch.stack([shares @ (a * a), shares @ (a * b), shares @ (b * b)])
+        shares, half = counts / total, sums.shape[1] // 2
+        moments = sums.float() / counts.clamp_min(1).float()[:, None]
+        center, between = torch.zeros(2 * half, dtype=torch.float64), torch.zeros(3, half, dtype=torch.float64)
+        for columns in torch.arange(half).split(COLUMNS):  # a copy of all moments in double precision may not fit
+            a, b = moments[:, columns].double(), moments[:, half + columns].double()
+            center[columns], center[half + columns] = shares @ a, shares @ b
+            between[:, columns] = torch.stack([shares @ (a * a), shares @ (a * b), shares @ (b * b)])
+        moments[counts == 0] = center.float()  # nothing is known of these classes
         within = products.double() / total - between
         within[0].clamp_min_(0)
         within[2].clamp_min_(0)
-        loadings, rows = torch.eye(len(counts)), moments.float()
+        loadings, rows = torch.eye(len(counts)), moments
         if len(counts) > MOST_ROWS:
-            center = shares @ moments
-            weighted = (moments - center) * shares.sqrt()[:, None]
-            _, _, directions = torch.svd_lowrank(weighted.float(), q=MOST_ROWS - 1, niter=4)
-            scores = (moments - center).float() @ directions
+            weights = shares.sqrt().float()[:, None]
+            weighted = moments.sub_(center.float()).mul_(weights)
+            _, _, directions = torch.svd_lowrank(weighted, q=MOST_ROWS - 1, niter=4)
+            scores = torch.where(weights > 0, weighted @ directions / weights, 0.0)
             loadings = torch.cat([torch.ones(len(counts), 1), scores], dim=1)
             rows = torch.cat([center.float()[None], directions.T])
         return cls(counts, loadings, rows, within.float())

@@ -46,7 +46,7 @@ CHANGED = 4.0
 # The shift may have changed if the mean confidence falls by more than this.
 UNSURE = 0.1
 # While the stream is adapted, every so many blocks the network's own statistics are tried.
-CHECK = 4
+CHECK = 8
 
 _ESTIMATE = record(value=number(0, 1), low=number(0, 1), high=number(0, 1))
 _SCHEMA = record(
