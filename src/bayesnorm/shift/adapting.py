@@ -130,7 +130,7 @@ def _adapted_by_classes(
     shift = estimate_shift(original, rows, strength, earlier)
     adaptation, decision = shift.adaptation, shift.decision
     if strength is not None:
-        decision = f"Applied {strength:.0%} of the shift, as strength={strength:g} says."
+        decision = f"Applied {100 * strength:.0f} % of the shift, as strength={strength:g} says."
     elif not shift.worthwhile:
         adaptation = dataclasses.replace(adaptation, strength=torch.zeros_like(adaptation.strength))
     decision = f"{decision} {shift.expected_error()}"

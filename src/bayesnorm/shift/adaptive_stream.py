@@ -238,7 +238,8 @@ class AdaptiveStream(Generic[P_co]):
         if fall >= LEAST_GAIN / 2:
             return now
         self.posterior = self.original
-        self.decision = f"Left as it is again, because adapting lowers the estimated error by {fall:.1%} only."
+        points = f"{100 * fall:.1f} percentage points"
+        self.decision = f"Left as it is again, because adapting lowers the estimated error by {points} only."
         return unadapted
 
     def _take(self, shift: MixShift, decided: bool = False) -> Tensor:

@@ -109,11 +109,13 @@ class MixShift:
     def decision(self) -> str:
         """Whether to adapt, and why, as a sentence."""
         if self.worthwhile:
-            return f"Adapted, because the estimated error falls by {self.gain:.1%}."
-        reason = f"the estimated error would fall by {self.gain:.1%} only"
+            return f"Adapted, because the estimated error falls by {100 * self.gain:.1f} percentage points."
+        reason = f"the estimated error would fall by {100 * self.gain:.1f} percentage points only"
         if self.gain >= LEAST_GAIN:
             before, after = self.confidences
-            reason = f"predictions would be less confident ({after:.1%} instead of {before:.1%} on average)"
+            reason = (
+                f"predictions would be less confident ({100 * after:.1f} % instead of {100 * before:.1f} % on average)"
+            )
         return f"Left as it was, because {reason}."
 
     def expected_error(self) -> ExpectedError:

@@ -163,7 +163,7 @@ class Drift(ShortRepr):
         if self.cause == "inputs" or self.class_mix is None:
             return ""
         largest = sorted(range(len(self.class_mix)), key=lambda label: -self.class_mix[label])[:3]  # type: ignore[index]
-        shares = ", ".join(f"{label} ({self.class_mix[label]:.0%})" for label in largest)
+        shares = ", ".join(f"{label} ({100 * self.class_mix[label]:.0f} %)" for label in largest)
         return f" Most frequent classes, estimated: {shares}."
 
 

@@ -29,7 +29,7 @@ NOT_ESTIMATED = (
     "The error on these examples is not estimated: without targets, this is possible only for classifiers with one "
     "class per example. A regression underestimates its error on shifted inputs, so measure it with new targets."
 )
-"""What is said in place of an expected error."""
+"""The sentence in place of an expected error."""
 
 # Standard deviation of the model error: a constant, and factors of the rise of the error for the same class mix and for
 # a class mix that has changed completely.
