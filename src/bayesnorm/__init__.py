@@ -27,6 +27,7 @@ from .calibration import (
 from .compression import compress as compress
 from .engines import Delta as Delta, Engine as Engine, MonteCarlo as MonteCarlo, SigmaPoints as SigmaPoints
 from .errors import BayesNormError as BayesNormError, BayesNormWarning as BayesNormWarning
+from .export import as_module as as_module, export as export
 from .likelihoods import (
     Categorical as Categorical,
     Gaussian as Gaussian,

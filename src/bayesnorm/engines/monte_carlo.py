@@ -129,7 +129,7 @@ class PassEngine(Engine):
     block_bytes: int | None = None
 
     @abstractmethod
-    def _passes(self, posterior: Drawable, seed: int) -> tuple[Sequence[Passes], int]:
+    def forward_passes(self, posterior: Drawable, seed: int) -> tuple[Sequence[Passes], int]:
         """Return the forward passes, and the number of samples that they give."""
 
     def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
@@ -141,7 +141,7 @@ class PassEngine(Engine):
 
     def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
         """Return a summary. Samples are added one block at a time, so memory does not grow with their number."""
-        passes, samples = self._passes(posterior, seed)
+        passes, samples = self.forward_passes(posterior, seed)
 
         def run_parts(take: Take) -> None:
             run_passes(passes, samples, x, take, **self._options())
@@ -167,7 +167,7 @@ class PassEngine(Engine):
             seed: Seed of the samples.
             progress: Called with the number of outputs so far and of all outputs of a network.
         """
-        plans = list(map(self._passes, posteriors, [seed] * len(posteriors)))
+        plans = list(map(self.forward_passes, posteriors, [seed] * len(posteriors)))
         parts = [part for passes, _ in plans for part in passes]
         if len(parts) == 1:  # nothing to join: the way of a prediction, which has to be fast
             f = parts[0].executable.run(parts[0].states, x, progress, **self._options())
@@ -226,5 +226,5 @@ class MonteCarlo(PassEngine):
         if self.block_bytes is not None:
             require_whole("block_bytes", self.block_bytes)
 
-    def _passes(self, posterior: Drawable, seed: int) -> tuple[Sequence[Passes], int]:
+    def forward_passes(self, posterior: Drawable, seed: int) -> tuple[Sequence[Passes], int]:
         return posterior.passes(self.samples, require_seed(seed)), self.samples

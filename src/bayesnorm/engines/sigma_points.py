@@ -195,7 +195,7 @@ class SigmaPoints(PassEngine):
         if self.chunk is not None:
             require_whole("chunk", self.chunk)
 
-    def _passes(self, posterior: Drawable, seed: int) -> tuple[Sequence[Passes], int]:
+    def forward_passes(self, posterior: Drawable, seed: int) -> tuple[Sequence[Passes], int]:
         chosen = in_coordinates(posterior, "SigmaPoints")
         chosen.output_directions.find(chosen)
         directions = chosen.directions(self.rank)

@@ -216,4 +216,4 @@ def log_logit_variance(f: Tensor, weights: Tensor) -> Tensor:
 
 def standardised_disagreement(log_variance: Tensor, mean: float, std: float) -> Tensor:
     """Return z, which is also 0 if there is no variance."""
-    return ((log_variance - mean) / std).clamp(0, LARGEST_DISAGREEMENT)
+    return ((log_variance - mean) / std).clamp(0.0, LARGEST_DISAGREEMENT)

@@ -81,6 +81,8 @@ from .editing.variational import (
     weight_tensors as weight_tensors,
 )
 from .gpu_graphs import capture_graph as capture_graph
+from .graphs.choosing import sampled_module as sampled_module
+from .graphs.tracing import exported as exported
 from .inputs import InputForm as InputForm
 from .layers import (
     BatchNormLayer as BatchNormLayer,

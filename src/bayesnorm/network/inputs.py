@@ -102,6 +102,13 @@ class InputForm:
         inputs_and_targets = isinstance(data, tuple) and len(data) == 2 and isinstance(data[0], tuple | list)
         return not (inputs_and_targets and len(data[0]) == self.required)
 
+    def argument_names(self, x: Any) -> list[str]:
+        """Return the names of the forward's arguments that inputs are passed to, in order."""
+        positions = len(x.args) if isinstance(x, Inputs) else 1
+        free = [parameter.name for parameter in self._positional[:positions]]
+        free += [f"input_{place}" for place in range(len(free), positions)]
+        return [*free, *(x.kwargs if isinstance(x, Inputs) else ())]
+
     def graph_advice(self) -> str:
         """Return what to do with a network that processes a whole graph, or "" for other networks."""
         if not self.takes_graph:

@@ -205,8 +205,13 @@ def weighted_mean(values: Tensor, weights: Tensor) -> Tensor:
     if torch.is_autocast_enabled(values.device.type):
         with torch.autocast(values.device.type, enabled=False):
             return weighted_mean(values, weights)
-    rest = values.shape[1:]
-    return torch.mv(values.reshape(len(values), rest.numel()).T, weights).view(rest)
+    flat = values.unsqueeze(1).flatten(1)  # of any shape, also of one that is known when a trace runs
+    if _is_exporting():  # onnxruntime 1.31 computes the product of a transposed matrix and a vector wrongly
+        return torch.matmul(weights, flat).view(values.shape[1:])
+    return torch.mv(flat.T, weights).view(values.shape[1:])
+
+
+_is_exporting = getattr(torch.compiler, "is_exporting", torch.compiler.is_compiling)  # torch 2.6 has only the latter
 
 
 def mixture_log(log_values: Tensor, weights: Tensor) -> Tensor:

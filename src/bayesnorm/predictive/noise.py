@@ -104,7 +104,7 @@ class StudentTNoise:
         square = self.df * torch.log1p(z.square() / self.df)
         y = square.clamp_min(torch.finfo(z.dtype).tiny).sqrt()  # the derivative of sqrt at 0 would be infinite
         deviate = y * _deviate_table(self.df)(y)
-        return 0.5 * torch.erfc(-math.sqrt(0.5) * torch.copysign(deviate, z))
+        return 0.5 * torch.erfc(math.sqrt(0.5) * torch.where(z < 0, deviate, -deviate))
 
     def _excess(self, z: Tensor) -> Tensor:
         """Return E|z + noise| - |z| for z >= 0."""

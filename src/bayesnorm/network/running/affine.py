@@ -109,16 +109,12 @@ class AffineBatchNorm:
         assert running_mean is not None
         assert running_var is not None
         mean, var = running_mean if mean is None else mean, running_var if var is None else var
-        scale = torch.rsqrt((var.float() if var.dtype.itemsize < 4 else var) + module.eps)
         if name in self.special:
-            scale = scale * torch.sqrt(running_var + module.eps)
+            scale = torch.rsqrt(at_least_float(var) + module.eps) * torch.sqrt(running_var + module.eps)
             shift = running_mean - mean * scale
             return scale.expand_as(shift), shift
         weight, bias = module.weight if weight is None else weight, module.bias if bias is None else bias
-        scale = scale if weight is None else scale * weight
-        shift = -mean * scale if bias is None else bias - mean * scale
-        # With sampled means alone, scales have no axis of states yet.
-        return scale if scale.shape == shift.shape else scale.expand_as(shift), shift
+        return scale_and_shift(mean, var, module.eps, weight, bias)
 
     def far(self, states: State) -> State:
         """Return the first of several states with its statistics moved far away.
@@ -154,6 +150,22 @@ class AffineBatchNorm:
             return mapped if name in self.plain else original(mapped, *args[1:], **kwargs)
 
         return forward
+
+
+def scale_and_shift(
+    mean: Tensor, var: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None
+) -> tuple[Tensor, Tensor]:
+    """Return the affine map of a batch norm under some statistics, scale and shift, each (..., channels)."""
+    scale = torch.rsqrt(at_least_float(var) + eps)
+    scale = scale if weight is None else scale * weight
+    shift = -mean * scale if bias is None else bias - mean * scale
+    # With sampled means alone, scales have no axis of states yet.
+    return scale if scale.shape == shift.shape else scale.expand_as(shift), shift
+
+
+def at_least_float(values: Tensor) -> Tensor:
+    """Return half precision as single precision."""
+    return values.float() if values.dtype.itemsize < 4 else values
 
 
 def _behind_convolutions(network: nn.Module) -> dict[str, nn.ReLU | None]:
