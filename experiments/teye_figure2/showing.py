@@ -8,11 +8,11 @@ from typing import TYPE_CHECKING, Any
 
 import torch
 
-from bayesnorm.plots import SegmentationMaps, style
+from bayesnorm.plots import style
 
 from ..data import CAMVID_CLASSES, CAMVID_VOID
 from ..panels import panels, set_figure_title
-from ..plots import draw_maps
+from ..plots import SegmentationMaps, draw_maps
 from ..segmentation.pixels import BINS, KEPT, THRESHOLDS, predicted
 from ..teye_tables.layout import Section
 from .measuring import DROPOUT, ENSEMBLE, FIRST, SOFTMAX, TEMPERATURE, Setup, centred, published

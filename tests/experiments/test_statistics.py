@@ -17,12 +17,12 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.errors import BayesNormError
-from bayesnorm.plots import RetentionPlot, SegmentationMaps
+from bayesnorm.plots import RetentionPlot
 from bayesnorm.predictive import ClassificationPredictive
 from bayesnorm.theory import Normality
 from experiments import active_digits
 from experiments.normality import normal_quantiles, rejected_by_chance, unit_quantiles
-from experiments.plots import FunctionBands, draw_grid, draw_maps
+from experiments.plots import FunctionBands, SegmentationMaps, draw_grid, draw_maps
 from experiments.quantile_plot import QQPlot
 from experiments.rejections import RejectionPlot
 from experiments.sensitivity import SensitivityCurve
@@ -203,11 +203,11 @@ def test_thompson_sampling(monkeypatch, capsys):
         assert 0 < int(wrong) < 0.9 * 240 - 2 * (240 * 0.09) ** 0.5, f"{name} learns: fewer than by chance"
 
 
-LOGITS = torch.randn(4, 2, 3, 6, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
+LOGITS = torch.randn(4, 1, 3, 6, 8, dtype=torch.float64, generator=torch.Generator().manual_seed(0))
 PREDICTIVE = ClassificationPredictive(LOGITS.log_softmax(2))
-Y = PREDICTIVE.sample(1, seed=1)[0]
-Y[1, 0, :3] = 7
-IMAGE = np.random.default_rng(0).integers(0, 256, (6, 8, 3), dtype=np.uint8)
+Y = PREDICTIVE.sample(1, seed=1)[0, 0]
+Y[0, :3] = 7
+IMAGE = torch.rand(3, 6, 8, generator=torch.Generator().manual_seed(0))
 
 
 def test_methods_are_drawn_under_the_same_colours():
@@ -215,7 +215,9 @@ def test_methods_are_drawn_under_the_same_colours():
 
     def both(predictive):
         return [
-            SegmentationMaps.from_predictive(IMAGE, predictive, Y, row=1, ignore_index=7, uncertainty=uncertainty)
+            SegmentationMaps.from_predictive(
+                IMAGE, predictive, Y, uncertainty=uncertainty, classes=("sky", "road", "car"), ignore_index=7
+            )
             for uncertainty in ("mutual_information", "expected_entropy")
         ]
 
@@ -231,6 +233,13 @@ def test_methods_are_drawn_under_the_same_colours():
     most = max(one.uncertainty.max() for one in (both(PREDICTIVE)[0], both(sharp)[0]))
     assert shown["mutual information"][0] == (0, pytest.approx(most))
     assert [ax.get_title() for ax in figure.axes[:2]] == ["image", "label"]
+    names = [text.get_text() for text in figure.legends[0].get_texts()]
+    assert names == ["sky", "road", "car", "not labelled", "wrong"]
+    errors = both(PREDICTIVE)[0]._panel("errors")
+    wrong = (PREDICTIVE.label[0] != Y).numpy()
+    assert (errors[0, :3] == errors[0, 0]).all(), "pixels without a class have one colour"
+    assert len(np.unique(errors[1:][wrong[1:]], axis=0)) == 1
+    assert len(np.unique(errors.reshape(-1, 3), axis=0)) == 3
     with pytest.raises(BayesNormError, match="maps must have at least one method"):
         draw_maps({})
     with pytest.raises(BayesNormError, match="the same quantities"):

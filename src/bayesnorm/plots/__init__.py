@@ -16,6 +16,5 @@ from .classification import EntropyPlot as EntropyPlot, ReliabilityDiagram as Re
 from .drift_layers import DriftLayers as DriftLayers
 from .retention import RetentionPlot as RetentionPlot
 from .saving import figure_svg as figure_svg, save_figure as save_figure
-from .segmentation_maps import CLASS_COLOURS as CLASS_COLOURS, SegmentationMaps as SegmentationMaps
-from .style import Plot as Plot, spread_out as spread_out, theme as theme
+from .style import CLASS_COLOURS as CLASS_COLOURS, Plot as Plot, spread_out as spread_out, theme as theme
 from .uncertainty_error import QUANTILES as QUANTILES, UncertaintyErrorPlot as UncertaintyErrorPlot

@@ -29,6 +29,22 @@ if TYPE_CHECKING:
 BLUE, ORANGE, GREEN, VERMILION = "#0072B2", "#E69F00", "#009E73", "#D55E00"
 PURPLE, SKY, YELLOW, BLACK = "#CC79A7", "#56B4E9", "#F0E442", "#000000"
 
+# Colours of the classes: Okabe and Ito's, then Tol's muted ones.
+CLASS_COLOURS = (
+    BLUE,
+    ORANGE,
+    GREEN,
+    PURPLE,
+    SKY,
+    VERMILION,
+    YELLOW,
+    "#332288",
+    "#882255",
+    "#999933",
+    "#44AA99",
+    "#AA4499",
+)
+
 # Width and height of a single plot, in inches.
 FIGURE = (7.0, 4.6)
 
