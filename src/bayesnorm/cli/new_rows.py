@@ -9,6 +9,7 @@ import shlex
 import sys
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator
+from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
@@ -33,6 +34,7 @@ from .output_files import (
 from .part_files import PART_CHUNKS, PartFiles, part_files
 from .predictions import ALL_DIGITS, DIGITS, count_reasons, infinite_intervals_words
 from .printing import note, show_json, show_pairs
+from .ray_workers import ray_workers
 from .run_folder import DRIFT_PAGE, MODEL, json_value, read_runs, unchanged
 from .scoring import CHUNK, Scored, Scoring, Totals, with_progress
 from .tables import MOST_MIB, TableFile, open_table, pandas, read_chunks, read_table
@@ -46,6 +48,9 @@ MOST_COMPARED = 10_000
 
 # Largest number of reasons in the JSON summary.
 MOST_REASONS = 100
+
+
+Runner = StrEnum("Runner", "local ray")
 
 
 def predict(
@@ -81,6 +86,14 @@ def predict(
     encoding: Encoding = None,
     force: Force = False,
     spreadsheet_safe: SpreadsheetSafe = False,
+    runner: Annotated[Runner, option("NAME", "Where to predict: local, or ray.")] = Runner.local,
+    address: Annotated[
+        str | None,
+        option("HOST:PORT", "With --runner ray: a running cluster, or auto.", "a temporary one on this machine"),
+    ] = None,
+    workers: Annotated[
+        int | None, option("N", "With --runner ray: number of workers.", "one per processor", min=1)
+    ] = None,
     as_json: Annotated[bool, flag("--json", "Print a summary as JSON. Needs --out.")] = False,
 ) -> None:
     """Predict every row of a table, with uncertainty.
@@ -99,7 +112,10 @@ def predict(
       bayesnorm predict run new.csv --out predictions.csv --id customer
       bayesnorm predict run new.xlsx --out predictions.xlsx --with-inputs
       bayesnorm predict run new.csv --level 0.5 | head
+      bayesnorm predict run big.parquet --out predictions.parquet --runner ray
     """
+    if runner != Runner.ray and (address is not None or workers is not None):
+        raise UsageError("--address and --workers need --runner ray. Add it, or leave them out.")
     if not 0 < level < 1:
         meant = f" Did you mean {level / 100:g}?" if 1 < level < 100 else ""
         raise UsageError(f"--level must be a number between 0 and 1, got {level:g}.{meant}")
@@ -151,11 +167,12 @@ def predict(
     with (
         contextlib.closing(read_chunks(file, columns, CHUNK)) as parts,
         _output(out, file, scoring, [unchanged(folder, facts, MODEL) for folder, facts in runs]) as output,
+        ray_workers(scoring, address, workers) if runner == Runner.ray else _in_this_process(scoring) as score,
         long_progress("predict") as tell,
     ):
         if output.totals.rows:
             note(f"Continuing after {format_count(output.totals.rows, 'row')} that an earlier command predicted.")
-        for scored in with_progress(map(scoring.score, output.remaining(chunks())), file, output.totals.rows, tell):
+        for scored in with_progress(score(output.remaining(chunks())), file, output.totals.rows, tell):
             output.add(scored)
     rows, unusual, infinite, reasons = (
         getattr(output.totals, name) for name in ("rows", "unusual", "infinite", "reasons")
@@ -198,6 +215,12 @@ class Streamed:
         """Write the predictions of the next chunk."""
         self._write(scored)
         self.totals.add(scored.totals)
+
+
+@contextlib.contextmanager
+def _in_this_process(scoring: Scoring) -> Iterator[Callable[[Iterable[Any]], Iterator[Scored]]]:
+    """Yield a function that predicts chunks one after the other."""
+    yield lambda chunks: map(scoring.score, chunks)
 
 
 @contextlib.contextmanager
