@@ -70,7 +70,7 @@ const sampled = (x, size) =>
 results.noise = bestNoise([{ outputs: sampled(given.validation.x, given.batchSize), y: given.validation.y }]);
 const units = unitGaussians(plain, rowsOf(given.x, given.epoch));
 results.bounds = given.sizes.map((size) => ({
-  elbo: evidenceBound(units, size, sampled(given.x, size), given.y, given.noise, given.decay),
+  elbo: evidenceBound(units, size, sampled(given.x, size), given.y, given.y.length, given.noise, given.decay),
   kl: divergence(units, size, given.x.length, 1 / given.noise, given.decay),
 }));
 

@@ -74,6 +74,21 @@ GAP = 0.45
 """The middle of the gap, as a share of the width of the chart."""
 
 
+def test_the_page_opens_with_the_picture_that_its_worker_then_computes(page):
+    difference, height = page.evaluate(
+        """() => {
+          const [stored, computed] = [decodeBands(curvePanel.start.bands), curvePanel.views[0].bands];
+          const flat = ({ mean, quantiles, epistemic, functions }) =>
+            [mean, ...quantiles, epistemic, ...functions.slice(0, 4)].flatMap((row) => [...row]);
+          const values = flat(computed);
+          const differences = flat(stored).map((value, i) => Math.abs(value - values[i]));
+          return [Math.max(...differences), Math.max(...values) - Math.min(...values)];
+        }"""
+    )
+    assert difference < 0.005 * height  # stored with 16 bits
+    assert page.evaluate("JSON.stringify(curvePanel.start.marks) === JSON.stringify(curvePanel.marks)")
+
+
 def test_the_band_narrows_where_points_are_added_and_the_address_restores_it(page):
     before = uncertainty_at(page, GAP)
     box = page.locator("#chart-a").bounding_box()
@@ -109,6 +124,24 @@ def test_points_can_be_added_and_deleted_by_keyboard(page):
     page.locator("#chart-a").focus()
     page.keyboard.press("Delete")
     expect(page.locator("#points tr")).to_have_count(24)
+
+
+def test_a_csv_file_is_read_and_the_bands_are_saved_as_one(page):
+    rows = "\n".join(f"{x / 4};{(x % 7) / 2}".replace(".", ",") for x in range(40))
+    page.locator("#file").set_input_files({"name": "a.csv", "mimeType": "text/csv", "buffer": f"x;y\n{rows}".encode()})
+    expect(page.locator("#data")).to_have_value("own")
+    settle(page)
+    assert page.evaluate("curvePanel.state.points.length") == 40
+    with page.expect_download() as download:
+        page.locator("#table").click()
+    lines = download.value.path().read_text().splitlines()
+    assert lines[0].startswith("method,x,mean,lower_95")
+    assert len(lines) == 122
+    with page.expect_download() as download:
+        page.locator("#picture").click()
+    assert download.value.path().read_bytes().startswith(b"\x89PNG")
+    page.locator("#file").set_input_files({"name": "b.csv", "mimeType": "text/csv", "buffer": b"a,b\nc,d\n"})
+    expect(page.locator("#reading")).to_contain_text("needs two columns of numbers")
 
 
 @pytest.mark.parametrize("method", ["dropout", "ensemble"])

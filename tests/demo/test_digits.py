@@ -128,4 +128,4 @@ def test_drawn_digits_are_recognised_and_most_letters_are_uncertain(page, conten
     assert [labels[str(digit)] for digit in range(10)] == list(range(10))
     assert not any(unsure[str(digit)] for digit in range(10))
     assert all(unsure[letter] for letter in "HMXT")
-    assert f"marks {10 * content['letters']:.0f} of 10 printed letters" in demo.PAGE.read_text("utf-8")
+    assert f"marks {100 * content['letters']:.0f} % of printed letters" in demo.PAGE.read_text("utf-8")

@@ -50,6 +50,11 @@ def require_unique_names(paths: list[Path]) -> None:
             owners[name] = path.name
 
 
+def compact(path: Path) -> str:
+    """Return a JSON file without blanks."""
+    return json.dumps(json.loads(path.read_text("utf-8")), separators=(",", ":"))
+
+
 def demo_page() -> str:
     """Return the whole page."""
     numerics = modules(FOLDER / "numerics" / "index.js")
@@ -59,7 +64,7 @@ def demo_page() -> str:
     require_unique_names([*numerics, *main])
     texts = {
         "style": re.sub(r"\n\s*", "\n", (FOLDER / "page.css").read_text("utf-8")).strip(),
-        "digits": json.dumps(json.loads((FOLDER / "digits.json").read_text("utf-8")), separators=(",", ":")),
+        **{name: compact(FOLDER / f"{name}.json") for name in ("digits", "start")},
         "numerics": as_script(numerics),
         "worker": as_script(worker),
         "page": as_script(main),

@@ -58,15 +58,15 @@ export function divergence(units, batchSize, rows, precision, decay) {
   return sum;
 }
 
-// The bound for one effective batch size, given outputs of its samples at the training points.
-export function evidenceBound(units, batchSize, outputs, y, noise, decay) {
+// The bound for one effective batch size and N training points, given outputs of its samples at some of them.
+export function evidenceBound(units, batchSize, outputs, y, rows, noise, decay) {
   let fit = 0;
   for (const row of outputs) {
     for (let i = 0; i < y.length; i++) {
       fit -= (0.5 * ((y[i] - row[i]) ** 2 / noise + Math.log(2 * Math.PI * noise))) / outputs.length;
     }
   }
-  return fit - divergence(units, batchSize, y.length, 1 / noise, decay);
+  return fit * (rows / y.length) - divergence(units, batchSize, rows, 1 / noise, decay);
 }
 
 // The noise variance, or its factor, with the lowest mean CRPS on held-out points. `folds` holds outputs and targets.
@@ -94,12 +94,12 @@ export function bestNoise(folds, perInput = 1) {
 }
 
 // The candidate with the highest bound. Samples use the same random numbers for all sizes.
-export function chooseByBound(posterior, x, y, noise, decay, sizes, deviations, batches) {
+export function chooseByBound(posterior, x, y, rows, noise, decay, sizes, deviations, batches) {
   const units = unitGaussians(posterior.network, batches);
   const bounds = sizes.map((size) => {
     const states = posterior.atBatchSize(size).place(deviations);
     const outputs = states.map((state) => evaluate(posterior.network, x, state));
-    return evidenceBound(units, size, outputs, y, noise, decay);
+    return evidenceBound(units, size, outputs, y, rows, noise, decay);
   });
-  return { size: sizes[bounds.indexOf(Math.max(...bounds))], bounds };
+  return sizes[bounds.indexOf(Math.max(...bounds))];
 }

@@ -43,11 +43,19 @@ export class Perceptron {
     return this;
   }
 
-  copy() {
-    const other = new Perceptron(this.width, this.outputs);
-    other.parameters.set(this.parameters);
-    other.running.set(this.running);
-    return other;
+  // Arrays for a pass over so many rows, which the next pass of as many rows uses again.
+  workspace(rows) {
+    if (this.arrays?.rows !== rows) {
+      const size = rows * this.width;
+      const layers = this.layers.map(({ inputs }) => ({
+        normal: new Float64Array(size),
+        output: new Float64Array(size),
+        inverse: new Float64Array(this.width),
+        back: new Float64Array(rows * inputs),
+      }));
+      this.arrays = { rows, layers, back: new Float64Array(size) };
+    }
+    return this.arrays;
   }
 
   // The running statistics in coordinates: means, then log(variance + eps).
@@ -57,13 +65,21 @@ export class Perceptron {
   }
 }
 
-// result[b, o] = sum over i of input[b, i] weight[o, i]
+// result[b, o] = sum over i of input[b, i] weight[o, i]. Two rows and two sums at a time keep the processor busy.
 export function multiply(input, weight, result, rows, inputs, outputs) {
-  for (let b = 0; b < rows; b++) {
+  for (let b = 0; b < rows; b += 2) {
+    const x = b * inputs;
+    const y = b + 1 < rows ? x + inputs : x;
     for (let o = 0; o < outputs; o++) {
-      let sum = 0;
-      for (let i = 0, w = o * inputs, x = b * inputs; i < inputs; i++) sum += input[x + i] * weight[w + i];
-      result[b * outputs + o] = sum;
+      let first = 0;
+      let second = 0;
+      for (let i = 0, w = o * inputs; i < inputs; i++) {
+        const value = weight[w + i];
+        first += input[x + i] * value;
+        second += input[y + i] * value;
+      }
+      result[b * outputs + o] = first;
+      if (y !== x) result[(b + 1) * outputs + o] = second;
     }
   }
 }

@@ -10,12 +10,11 @@ const MOMENTUM = 0.1;
 export function forwardBatch(network, x, masks = null, statistics = null) {
   const { width, channels } = network;
   const rows = x.length;
-  const saved = [];
+  const saved = network.workspace(rows).layers;
   let input = x;
-  for (const layer of network.layers) {
-    const normal = new Float64Array(rows * width);
-    const output = new Float64Array(rows * width);
-    const inverse = new Float64Array(width);
+  for (const [l, layer] of network.layers.entries()) {
+    const { normal, output, inverse } = saved[l];
+    saved[l].input = input;
     multiply(input, layer.weight, normal, rows, layer.inputs, width);
     for (let c = 0; c < width; c++) {
       let mean = 0;
@@ -35,7 +34,6 @@ export function forwardBatch(network, x, masks = null, statistics = null) {
         statistics[channels + layer.offset + c] = variance;
       }
     }
-    saved.push({ input, normal, output, inverse });
     input = output;
   }
   return { outputs: head(network, input, rows), saved };
@@ -44,7 +42,8 @@ export function forwardBatch(network, x, masks = null, statistics = null) {
 // Gradients of sum(outputGradient * outputs), added up in `gradient`, a network of the same shape.
 export function backwardBatch(network, pass, outputGradient, gradient, rows, masks = null) {
   const { width, outputs, channels } = network;
-  let back = new Float64Array(rows * width);
+  let { back } = network.workspace(rows);
+  back.fill(0);
   const last = pass.saved[pass.saved.length - 1].output;
   for (let b = 0; b < rows; b++) {
     for (let o = 0; o < outputs; o++) {
@@ -75,7 +74,7 @@ export function backwardBatch(network, pass, outputGradient, gradient, rows, mas
       for (let b = c; b < rows * width; b += width) back[b] = scale * (back[b] - (sum + normal[b] * product) / rows);
     }
     const { inputs } = layer;
-    const before = new Float64Array(rows * inputs);
+    const before = pass.saved[l].back.fill(0);
     for (let b = 0; b < rows; b++) {
       for (let c = 0; c < width; c++) {
         const value = back[b * width + c];

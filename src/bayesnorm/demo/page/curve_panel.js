@@ -6,9 +6,9 @@ import { MOST_POINTS, TITLES, pointsOf, readCsv, round, windowOf } from "./data_
 import { makeEditable } from "./editing.js";
 import { bandsAsCsv, saveFile, savePicture } from "./saving.js";
 import { readingOf, sentenceOf } from "./sentences.js";
-import { METHODS, NOISES, fromHash, startState, toHash } from "./state.js";
+import { decodeBands, gridOf } from "./start.js";
+import { METHODS, MOST_IN_LINK, NOISES, fromHash, startState, toHash } from "./state.js";
 
-const GRID = 121;
 const FEWEST = 8;
 const element = (id) => document.getElementById(id);
 
@@ -33,8 +33,18 @@ export class CurvePanel {
     this.fillControls();
     this.connectControls();
     this.newWindow();
+    if (toHash(this.state) === "") this.openTrained();
     this.showControls();
-    this.request({ animate: true });
+    this.request({ animate: !this.start });
+  }
+
+  // Show the stored picture until the worker has trained the same network.
+  openTrained() {
+    this.start = JSON.parse(element("start-data").textContent);
+    const [view] = this.views;
+    Object.assign(view, { bands: decodeBands(this.start.bands), method: this.state.method });
+    this.marks = this.start.marks;
+    this.describe();
   }
 
   fillControls() {
@@ -185,8 +195,7 @@ export class CurvePanel {
 
   newWindow() {
     this.window = windowOf(this.state.points);
-    const [low, high] = this.window.x;
-    this.grid = Float64Array.from({ length: GRID }, (_, i) => low + ((high - low) * i) / (GRID - 1));
+    this.grid = gridOf(this.state.points);
     for (const view of this.views) view.bands = null;
   }
 
@@ -207,7 +216,11 @@ export class CurvePanel {
       view.method = message.method;
       if (message.final) this.updates++;
       this.draw();
-    } else if (message.type === "idle" && message.job === this.job) {
+    } else if (message.job !== this.job) {
+      return;
+    } else if (message.type === "calibrating") {
+      this.busy(true, "Calibrating");
+    } else {
       this.marks = message.marks;
       this.busy(false);
       this.showMarks();
@@ -224,9 +237,9 @@ export class CurvePanel {
     this.busy(this.isBusy);
   }
 
-  busy(value) {
+  busy(value, activity = "Training") {
     this.isBusy = value;
-    const text = value ? (this.paused ? "Paused" : "Training") : "Converged";
+    const text = value ? (this.paused ? "Paused" : activity) : "Converged";
     element("status").textContent = text;
     element("status").dataset.state = text.toLowerCase();
   }
@@ -304,8 +317,8 @@ export class CurvePanel {
   describe() {
     const { bands } = this.views[0];
     if (!bands) return;
-    const name = METHODS[this.state.method];
-    const sentence = sentenceOf(this.state, name === METHODS.constant ? "the constant" : name, this.grid, bands);
+    const name = this.state.method === "constant" ? "the network" : METHODS[this.state.method];
+    const sentence = sentenceOf(this.state, name, this.grid, bands);
     element("sentence").textContent = sentence;
     for (const { plots, method } of this.shownViews()) plots[0].canvas.setAttribute("aria-label", `${METHODS[method]}: ${sentence}`);
   }
@@ -313,7 +326,8 @@ export class CurvePanel {
   async copyLink() {
     try {
       await navigator.clipboard.writeText(location.href);
-      this.say("The link is in the clipboard.");
+      const left = this.state.data === "own" && this.state.points.length > MOST_IN_LINK;
+      this.say(left ? `The link is in the clipboard, without points: it holds up to ${MOST_IN_LINK}.` : "The link is in the clipboard.");
     } catch {
       prompt("Copy this link:", location.href);
     }

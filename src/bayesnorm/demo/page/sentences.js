@@ -23,7 +23,7 @@ export function sentenceOf(state, methodName, grid, bands) {
   const { points } = state;
   const count = `${points.length} points`;
   const atPoints = median(points.map(([x]) => widthAt(bands, nearestIndex(grid, x))));
-  if (atPoints < 1e-6) return `One network without noise is a single line through ${count}: it has no band at all.`;
+  if (atPoints < 1e-6) return `One network without noise is a single line through ${count}, without any band.`;
   const gap = widestGap(points);
   if (!gap) return `The network has seen ${count} without a gap. Click on the chart to add one, or drag a point away.`;
   const [from, to] = gap;
@@ -34,7 +34,7 @@ export function sentenceOf(state, methodName, grid, bands) {
   if (ratio > 1.25) {
     return `${where}, and there ${methodName}’s 95 % band is up to ${ratio.toFixed(1)} times as wide as at the points.`;
   }
-  return `${where}, but ${methodName}’s band is hardly wider there: it does not know what it has not seen.`;
+  return `${where}, but ${methodName}’s band is hardly wider there: a limit of this method.`;
 }
 
 // The numbers under the pointer.

@@ -9,11 +9,11 @@ export const METHODS = {
   stochastic: "Stochastic BN",
   dropout: "MC dropout",
   ensemble: "Ensemble of five",
-  constant: "One constant band",
+  constant: "Noise alone",
 };
 export const NOISES = { constant: "constant", varies: "depends on x", off: "off" };
 const DEFAULTS = { data: "gap", method: "mcbn", compare: "", size: 16, samples: 32, width: 30, noise: "constant", seed: 1 };
-const MOST_IN_LINK = 300;
+export const MOST_IN_LINK = 300;
 
 export function startState() {
   return { ...DEFAULTS, points: pointsOf(DEFAULTS.data) };

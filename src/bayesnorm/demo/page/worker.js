@@ -15,7 +15,7 @@ const fits = new Map(); // finished fits by what they depend on
 const calibrated = new Map();
 let waiting = null;
 let paused = false;
-let lastNoise = 0.03;
+const lastNoise = { constant: 0.03, varies: 1 };
 
 const breathe = () => new Promise((resolve) => setTimeout(resolve));
 
@@ -40,6 +40,18 @@ function keyOf(job, kind) {
   return JSON.stringify([kind, job.points, settingsOf(job)]);
 }
 
+// The result of a generator, run in slices; null if a newer request came in between.
+async function inSlices(job, work) {
+  for (;;) {
+    const until = performance.now() + SLICE;
+    while (performance.now() < until) {
+      const step = work.next();
+      if (step.done) return step.value;
+    }
+    if (await overtaken(job)) return null;
+  }
+}
+
 // The finished fit of a kind, or null if a newer request came in between.
 async function fitted(job, data, kind) {
   const key = keyOf(job, kind);
@@ -56,6 +68,10 @@ async function fitted(job, data, kind) {
       shown = performance.now();
     }
   }
+  if (job.live) {
+    fit.collect(64);
+    return fit;
+  }
   fit.collect();
   return remember(fits, key, fit);
 }
@@ -64,9 +80,9 @@ async function fitted(job, data, kind) {
 function noiseOf(job, method) {
   if (job.noise === "off") return { noise: 0, known: true };
   const rows = calibrated.get(keyOf(job, kindOfFit(method)))?.[method];
-  if (!rows) return { noise: job.noise === "varies" ? 1 : lastNoise, known: false };
+  if (!rows) return { noise: lastNoise[job.noise], known: false };
   const row = rows.length === 1 ? rows[0] : rows.find(({ size }) => size === job.size);
-  if (job.noise === "constant") lastNoise = row.noise;
+  lastNoise[job.noise] = row.noise;
   return { noise: row.noise, known: true };
 }
 
@@ -109,21 +125,11 @@ async function calibrate(job, data, kind) {
   const methods = job.views.filter((method) => kindOfFit(method) === kind);
   const known = calibrated.get(key) ?? remember(calibrated, key, {});
   if (methods.every((method) => known[method])) return true;
-  if (!known.folds) {
-    const work = crossValidate(data.x, data.y, kind, settingsOf(job));
-    for (let step = work.next(); ; ) {
-      const until = performance.now() + SLICE;
-      while (!step.done && performance.now() < until) step = work.next();
-      if (step.done) {
-        known.folds = step.value;
-        break;
-      }
-      if (await overtaken(job)) return false;
-    }
-  }
+  known.folds ??= await inSlices(job, crossValidate(data.x, data.y, kind, settingsOf(job)));
+  if (!known.folds) return false;
   for (const method of methods) {
-    known[method] ??= calibrations(known.folds, method, job.noise === "varies");
-    if (await overtaken(job)) return false;
+    known[method] ??= await inSlices(job, calibrations(known.folds, method, job.noise === "varies"));
+    if (!known[method]) return false;
   }
   return true;
 }
@@ -147,6 +153,7 @@ async function answer(job) {
     show(job, data, fit, true);
   }
   if (job.live) return;
+  postMessage({ type: "calibrating", job: job.id });
   for (const kind of kinds) {
     if (job.noise !== "off" && !(await calibrate(job, data, kind))) return;
     show(job, data, fits.get(keyOf(job, kind)), true);
