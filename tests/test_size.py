@@ -16,7 +16,7 @@ BUDGET = {
     "active": 630,
     "cli": 3_969,
     "compression": 712,
-    "demo": 51,
+    "demo": 53,
     "engines": 602,
     "export": 434,
     "likelihoods": 720,
