@@ -27,11 +27,19 @@ def summarised(lines: Lines) -> dict[str, Any]:
             if unit["stage"] == TIMES
             for row in unit["rows"]
         ],
-        "failed": [{name: unit[name] for name in (*HEAD, "error")} for unit in lines if "error" in unit],
+        "failed": [
+            {name: line[name] for name in (*HEAD, "error")}
+            for line in lines
+            if "error" in line and _identity(line) not in map(_identity, units)
+        ],
     }
 
 
 HEAD = ("stage", "network", "method", "severity", "size", "length")
+
+
+def _identity(unit: dict[str, Any]) -> tuple[Any, ...]:
+    return (*(unit[name] for name in HEAD), *unit["orders"])
 
 
 def _score_means(unit: dict[str, Any]) -> list[Row]:

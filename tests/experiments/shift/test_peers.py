@@ -154,8 +154,11 @@ def test_sar_takes_the_gradient_at_the_worst_point_nearby(source, streams):
             parameter += 0.05 * gradient / norm
     second, _ = loss(keep)
     expected = torch.autograd.grad(second, parameters)
+    start = [parameter.detach().clone() for parameter in sar.parameters]
     sar.predict(x)
-    for parameter, gradient in zip(sar.parameters, expected, strict=True):
+    for parameter, gradient, before in zip(sar.parameters, expected, start, strict=True):
+        # The step of Adam starts where the parameters were, not at the worst point.
+        assert float((parameter.detach() - before).abs().max()) < 1.01e-3
         torch.testing.assert_close(sar.optimiser.state[parameter]["exp_avg"], 0.1 * gradient, rtol=1e-3, atol=1e-6)
     torch.testing.assert_close(sar.average[0], second.detach())
 
