@@ -179,7 +179,7 @@ class AdaptedPosterior(BatchNormPosterior[P_co]):
         }
         moved = strength * adaptation.shift
         if adaptation.reference is not None:
-            center = (running if original.center == "running" else batch_mean).double().chunk(2)[0]
+            center = (running if original.center == "running" else batch_mean).double().cpu().chunk(2)[0]
             by_mean, by_log_var = moved.chunk(2)
             stretched = torch.expm1(0.5 * by_log_var) * (center - adaptation.reference)
             moved = torch.cat([by_mean + stretched, by_log_var])
