@@ -67,6 +67,10 @@ def main(
     seconds: Annotated[
         float, typer.Option(min=0, help="For peers: no measurement starts later; run again to continue.")
     ] = 36_000,
+    every: Annotated[int, typer.Option(min=1, help="For peers: 3 takes every third corruption.")] = 1,
+    only: Annotated[
+        str, typer.Option(help="For peers: a regular expression for what to measure, such as 'ResNet-20, TENT'.")
+    ] = "",
     out: OutFolder = OUT,
 ) -> None:
     """Measure drift and adaptation on corrupted images, simulated rows and tables.
@@ -76,7 +80,8 @@ def main(
     """
     where = fastest(device)
     if part is Part.peers:
-        compare_peers(str(preset), where, workers, networks or out / "networks", seconds, out)
+        folder = networks or out / "networks"
+        compare_peers(str(preset), where, workers, folder, out, seconds=seconds, every=every, only=only)
         return
     results = measure(part, preset, where, workers)
     out.mkdir(parents=True, exist_ok=True)

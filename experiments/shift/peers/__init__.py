@@ -8,7 +8,7 @@ have the temperature of the network without adaptation, so that NLL and ECE comp
 
 from __future__ import annotations
 
-import json
+import re
 import time
 from pathlib import Path
 
@@ -20,10 +20,12 @@ from .plan import LENGTHS, planned_units
 from .running import lines, prepare, run_units
 from .sources import PUBLISHED
 from .streaming import corruptions
-from .summary import summarised
+from .summary import as_text, summarised
 
 
-def compare_peers(preset: str, device: str, workers: int, networks: Path, seconds: float, out: Path) -> None:
+def compare_peers(
+    preset: str, device: str, workers: int, networks: Path, out: Path, *, seconds: float, every: int, only: str
+) -> None:
     """Measure everything that is not in `out/shift_peers_units.jsonl` yet, and write `out/shift_peers_streams.json`.
 
     Args:
@@ -31,18 +33,22 @@ def compare_peers(preset: str, device: str, workers: int, networks: Path, second
         device: The device.
         workers: Number of processes.
         networks: Folder of trained networks (`resnet20_1.safetensors`), fitted posteriors and corrupted images.
-        seconds: No unit starts later than this.
         out: Folder of the results.
+        seconds: No unit starts later than this; with 0, the results are only written again.
+        every: 1 for all corruptions, 3 for every third one.
+        only: A regular expression for the names of units to measure; see `Unit.name`.
     """
     deadline, lengths = time.time() + seconds, LENGTHS[preset]
     networks.mkdir(parents=True, exist_ok=True)
-    place = Place(networks / "images", networks, device, lengths.images, corruptions()[: lengths.corruptions])
-    if not has_photographs():
-        print("frost is left out: its photographs are in the package imagecorruptions, which is not installed.")
+    names = corruptions()[: lengths.corruptions][::every]
+    place = Place(networks / "images", networks, device, lengths.images, names)
     trained = sorted(path.stem for path in networks.glob("resnet*_[0-9].safetensors"))
     published = list(PUBLISHED) if preset == "paper" else list(PUBLISHED)[:1]
-    units, path = planned_units(published, trained, lengths), out / "shift_peers_units.jsonl"
-    prepare(units, place, workers)
-    run_units(units, place, workers, path, deadline)
-    content = json.dumps(summarised(lines(path)), indent=1)
-    write_bytes(out / "shift_peers_streams.json", content.encode())
+    units = [unit for unit in planned_units(published, trained, lengths) if re.search(only, unit.name)]
+    path = out / "shift_peers_units.jsonl"
+    if seconds:
+        if not has_photographs():
+            print("frost is left out: its photographs are in the package imagecorruptions, which is not installed.")
+        prepare(units, place, workers)
+        run_units(units, place, workers, path, deadline)
+    write_bytes(out / "shift_peers_streams.json", as_text(summarised(lines(path))).encode())

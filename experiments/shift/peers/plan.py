@@ -79,6 +79,12 @@ class Unit:
     size: int
     length: int
 
+    @property
+    def name(self) -> str:
+        """The unit in words, such as "streams, ResNet-20, adapt, severity 5, n = 64, mixed"."""
+        orders = " and ".join(self.orders)
+        return f"{self.stage}, {self.network}, {self.method}, severity {self.severity}, n = {self.size}, {orders}"
+
 
 @dataclass(frozen=True)
 class Lengths:

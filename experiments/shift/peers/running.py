@@ -94,17 +94,7 @@ def _run(unit: Unit, place: Place, path: Path, deadline: float) -> None:
         torch.cuda.empty_cache()  # the other processes need the memory
     result["seconds"] = round(time.perf_counter() - started, 2)
     _append(path, result)
-    print(
-        unit.stage,
-        unit.network,
-        unit.method,
-        unit.severity,
-        unit.size,
-        unit.orders[0],
-        result["seconds"],
-        "s",
-        flush=True,
-    )
+    print(f"{unit.name}: {result['seconds']} s", flush=True)
 
 
 def _append(path: Path, line: dict[str, Any]) -> None:

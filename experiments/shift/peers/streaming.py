@@ -23,6 +23,8 @@ from ..streams import stream_order, stream_sequence
 Condition = tuple[str, int]
 """A corruption and its severity; `CLEAN` and 0 for images as they are."""
 
+_SEEDS = (CLEAN, *CORRUPTIONS, FROST)
+
 
 def corruptions() -> tuple[str, ...]:
     """Return the names of all corruptions: fifteen, or fourteen without the photographs of frost."""
@@ -112,9 +114,10 @@ def order_streams(
     """
     labels, available = test_labels(count), torch.arange(TARGETS, count)
     columns = [
-        torch.cat(stream_order(order, labels, available, length, size, seed=place))
+        # The seed belongs to the corruption, whichever others are measured.
+        torch.cat(stream_order(order, labels, available, length, size, seed=_SEEDS.index(corruption)))
         for order in orders
-        for place in range(len(where))
+        for corruption, _ in where
     ]
     number = torch.stack(columns, 1)
     condition = torch.arange(len(where)).repeat(len(orders)).expand(length, -1)

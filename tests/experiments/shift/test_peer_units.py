@@ -12,7 +12,7 @@ from experiments.shift.peers import running, streaming
 from experiments.shift.peers.measuring import BACK, Place
 from experiments.shift.peers.plan import ESTIMATES, LENGTHS, METHODS, SEQUENCE, Unit, planned_units
 from experiments.shift.peers.streaming import order_streams, sequence_streams
-from experiments.shift.peers.summary import summarised
+from experiments.shift.peers.summary import as_text, summarised
 
 COUNT = 1400
 WHERE = [("clean", 0), ("fog", 5), ("snow", 5)]
@@ -104,7 +104,7 @@ def test_plan_has_every_unit_once_and_the_standard_protocol_for_every_method():
     assert sizes == {1, 8, 64, 200}
 
 
-def test_means_are_over_corruptions_and_keep_clean_images_apart():
+def test_results_have_scores_by_corruption_and_mean_estimates():
     def row(corruption, error):
         return {"corruption": corruption, "order": "mixed", "error": error, "nll": 1.0, "ece": 0.2}
 
@@ -122,8 +122,9 @@ def test_means_are_over_corruptions_and_keep_clean_images_apart():
     }
     results = summarised([streams, sequence, estimates])
     first, second = results["streams"]
-    assert (first["corrupted"][0], first["clean"][0], first["corruptions"]) == (pytest.approx(0.3), 0.1, 2)
-    assert (second["corrupted"][0], second["clean"][0]) == (0.5, 0.3)
+    assert first["scores"] == {"clean": [0.1, 1.0, 0.2], "fog": [0.2, 1.0, 0.2], "snow": [0.4, 1.0, 0.2]}
+    assert second["scores"] == {"all": [0.5, 1.0, 0.2], BACK: [0.3, 1.0, 0.2]}
+    assert json.loads(as_text(results)) == results
     clean, corrupted = results["estimates"]
     assert clean["mae"]["AC"] == [0.01, 0.02]
     assert corrupted["mae"]["AC"] == pytest.approx([0.03, 0.06])
