@@ -93,6 +93,8 @@ def test_a_classifier_gets_temperatures_and_temperature_scaling_is_an_option(tim
         else f"last {suggestion.best.layers} batch-norm layers"
     )
     assert named in str(suggestion)
+    cheap = bn.suggest_layers(posterior, x, y, budget=1.1, samples=8)
+    assert cheap.best.layers == 0, "no sampled layer is within the budget"
 
 
 def test_layers_that_cost_far_too_much_end_the_search(posterior, data, timed):

@@ -176,6 +176,9 @@ def test_whole_numbers_get_the_networks_dtype_unless_it_takes_them(posterior):
         assert torch.equal(posterior.predict(numbers, samples=4).mean, expected)
     bn.MCBN(batch_size=8, states=4).fit(posterior.model, pixels)
     assert bn.drift(posterior, pixels).p_value == bn.drift(posterior, pixels.float()).p_value
+    classifier = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)).eval()
+    fits = [bn.MCBN(8, states=4).fit(classifier, x, bn.Categorical()) for x in (pixels, pixels.float())]
+    assert torch.equal(*(fit.predict(pixels, samples=4).probs for fit in fits))
     words = nn.Sequential(nn.Embedding(99, 4), nn.Flatten(), nn.BatchNorm1d(12), nn.Linear(12, 1)).eval()
     fitted = bn.MCBN(batch_size=8, states=4).fit(words, pixels.long())
     assert torch.equal(fitted.predict(pixels.long()).mean, fitted.predict(pixels.int()).mean)

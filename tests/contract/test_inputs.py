@@ -3,6 +3,7 @@
 import collections
 import copy
 import dataclasses
+import math
 import warnings
 
 import pytest
@@ -122,6 +123,14 @@ def test_engines(engine, keep, posteriors):
     assert torch.allclose(predictive.epistemic, expected.epistemic, atol=1e-5)
 
 
+def test_a_batch_size_is_selected_for_several_inputs(posteriors):
+    posterior, joined = posteriors
+    options = {"batch_sizes": [8, 16], "samples": 2}
+    expected = bn.select_batch_size(joined, (torch.cat([X, META], 1), Y), **options).best.elbo
+    for data in (((X, META), Y), WITH_TARGETS["dict with targets"], WITH_TARGETS["data set"]):
+        assert bn.select_batch_size(posterior, data, **options).best.elbo == pytest.approx(expected, rel=1e-4)
+
+
 @pytest.mark.parametrize("kind", ["mcbn", "dropout", "deterministic", "combined", "ensemble", "adapted", "stochastic"])
 def test_posteriors_and_files(kind, networks, posteriors, tmp_path):
     network, joined = networks
@@ -193,6 +202,8 @@ def test_arguments_that_are_the_same_in_every_call(networks, posteriors, tmp_pat
         expected = posteriors[0].predict((X, META), engine).mean
         assert torch.allclose(posterior.predict(data, engine).mean, 4 * expected, atol=1e-5)
     assert bn.drift(posterior, data).p_value == pytest.approx(bn.drift(posteriors[0], (X, META)).p_value)
+    chosen = bn.select_batch_size(posterior, data | {"y": Y}, batch_sizes=[8, 16], samples=2)
+    assert all(math.isfinite(row.elbo) for row in chosen.rows)
     posterior.save(tmp_path / "net")
     with pytest.raises(bn.BayesNormError, match="forward_kwargs has none, but the posterior was fitted with 'scale'"):
         bn.load(tmp_path / "net", network)

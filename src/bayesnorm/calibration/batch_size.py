@@ -152,7 +152,8 @@ def select_batch_size(
         if units is None or callable(source):  # all effective sizes of one posterior share its moments
             rows = min(posterior.fitted_batch_size, len(x) - 1)
             with renamed_argument("train_data", "data"):
-                units = unit_gaussians(posterior.model, x, rows, layers=[layer.name for layer in posterior.layers])
+                names, forward_kwargs = [layer.name for layer in posterior.layers], posterior.executable.forward_kwargs
+                units = unit_gaussians(posterior.model, x, rows, layers=names, forward_kwargs=forward_kwargs)
         total = train_rows or posterior.rows
         against = prior or weight_decay_prior(total, _precision(posterior.likelihood), weight_decay / 2)
         kl = float(kl_divergence(units.at_batch_size(posterior.batch_size), against).sum())
@@ -226,9 +227,11 @@ def _require_sizes(batch_sizes: Sequence[float], whole: bool) -> list[float]:
 
 
 def _require_pair(name: str, data: Any, source: Source) -> tuple[Tensor, Tensor]:
-    if not isinstance(data, tuple | list) and isinstance(source, Posterior):
-        data = source.executable.labelled(data, None, name)
-    if isinstance(data, tuple | list) and len(data) == 2:
+    is_pair = isinstance(data, tuple | list)
+    if isinstance(source, Posterior) and (not is_pair or source.executable.form.required > 1):
+        x, y = source.executable.labelled(data, None, name)
+        return x, as_targets(y, x.device)
+    if is_pair and len(data) == 2:
         x = as_tensor(data[0], name)
         y = as_targets(data[1], x.device)
         if y.shape[:1] == x.shape[:1]:

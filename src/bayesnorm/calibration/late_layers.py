@@ -58,7 +58,9 @@ class LayerSuggestion(ShortRepr, Generic[P_co]):
         if self.best.layers:
             lines = [f"Sample the last {self.best.layers} batch-norm layers."]
         else:
-            lines = ["Use temperature scaling alone: no choice of layers scores significantly better on this data."]
+            lines = [
+                "Use temperature scaling alone: no choice of layers within the budget scores significantly better."
+            ]
         lines.append(f"{'layers':>6} {'score':>9} {'cost (forward passes)':>22}")
         lines += [f"{option.layers:>6} {option.score:>9.4f} {option.cost:>22.2f}" for option in self.options]
         return "\n".join(lines)
@@ -139,7 +141,7 @@ def suggest_layers(
             )
             add(count, best, cost, samples)
     within = [option for option in options if option.cost <= budget]
-    if not any(option.layers for option in within):
+    if not within:
         cheapest = min((option for option in options if option.layers), key=lambda option: option.cost)
         raise BayesNormError(
             f"No choice of layers costs at most {budget} times one forward pass with samples={samples}; the cheapest "

@@ -191,8 +191,8 @@ def forward_errors_explained(x: Tensor, argument: str, shape: tuple[int, ...] | 
 
 
 def _advice(error: Exception) -> str:
-    if "required keyword-only argument" in str(error):
-        return "Pass arguments that are no inputs with forward_kwargs=."
+    if "required positional argument" in str(error) or "required keyword-only argument" in str(error):
+        return "Pass several inputs as a tuple or a dict, and arguments that are no inputs with forward_kwargs=."
     return "Pass input of the same kind as in training."
 
 

@@ -205,7 +205,7 @@ def collect_class_statistics(
     with isolated_randomness(batches.seed, executable.device):
         for batch in replace(batches, count=min(count, batches.count)):
             averages.clear()
-            x = network.input(batch)
+            x = network.input(executable.input(batch))
             try:
                 f = select_output(network.run_rule(x, note), executable.output, len(x))
             except NetworkError:  # `row_averages` need one entry per example

@@ -36,6 +36,7 @@ from __future__ import annotations
 
 import dataclasses
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any, Self
 
@@ -113,6 +114,7 @@ def unit_gaussians(
     *,
     layers: LayerChoice = None,
     seed: int = 0,
+    forward_kwargs: Mapping[str, Any] | None = None,
 ) -> UnitGaussians:
     """Return q of a network from one pass over its training data; `at_batch_size` gives it for any other M.
 
@@ -123,8 +125,10 @@ def unit_gaussians(
             of a `DataLoader`.
         layers: Which batch-norm layers: names, a predicate, the last k in running order, or None for all.
         seed: Seed for assigning examples to batches.
+        forward_kwargs: Further arguments of the network's forward. Default: None.
     """
-    batches = mini_batches(train_data, batch_size, STREAM_BATCHES, require_seed(seed), Executable(model).form)
+    form = Executable(model, forward_kwargs=forward_kwargs).form
+    batches = mini_batches(train_data, batch_size, STREAM_BATCHES, require_seed(seed), form)
     moments = collect_moments(model, batches, layers)
     statistics = moments.statistics
     return central_limit(
