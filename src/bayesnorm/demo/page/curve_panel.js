@@ -1,16 +1,16 @@
 // The first panel: a curve through points, its bands, and everything that changes them.
 
-import { BATCH_NORM, SIZES } from "../numerics/fitting.js";
-import { Plot, colours, drawBands, drawParts, short } from "./chart.js";
+import { SIZES } from "../numerics/fitting.js";
+import { Plot, colours, drawBands, drawParts } from "./chart.js";
+import { element, fillControls, showControls, showMarks } from "./controls.js";
 import { MOST_POINTS, TITLES, pointsOf, readCsv, round, windowOf } from "./data_sets.js";
 import { makeEditable } from "./editing.js";
 import { bandsAsCsv, saveFile, savePicture } from "./saving.js";
 import { readingOf, sentenceOf } from "./sentences.js";
 import { decodeBands, gridOf } from "./start.js";
-import { METHODS, MOST_IN_LINK, NOISES, fromHash, startState, toHash } from "./state.js";
+import { METHODS, MOST_IN_LINK, fromHash, startState, toHash } from "./state.js";
 
 const FEWEST = 8;
-const element = (id) => document.getElementById(id);
 
 export class CurvePanel {
   constructor(worker) {
@@ -30,12 +30,12 @@ export class CurvePanel {
       method: null,
     }));
     for (const view of this.views) makeEditable(view.plots[0], this);
-    this.fillControls();
+    fillControls();
     this.connectControls();
     this.newWindow();
     if (toHash(this.state) === "") this.openTrained();
     this.showControls();
-    this.request({ animate: !this.start });
+    this.request({ animate: !this.start && !matchMedia("(prefers-reduced-motion: reduce)").matches });
   }
 
   // Show the stored picture until the worker has trained the same network.
@@ -45,15 +45,6 @@ export class CurvePanel {
     Object.assign(view, { bands: decodeBands(this.start.bands), method: this.state.method });
     this.marks = this.start.marks;
     this.describe();
-  }
-
-  fillControls() {
-    const options = (names) => Object.entries(names).map(([value, title]) => new Option(title, value));
-    element("method").append(...options(METHODS));
-    element("compare").append(new Option("nothing", ""), ...options(METHODS));
-    element("noise").append(...options(NOISES));
-    element("data").append(...options(TITLES), new Option("Your own points", "own"));
-    element("size").max = SIZES.length - 1;
   }
 
   connectControls() {
@@ -118,7 +109,7 @@ export class CurvePanel {
   reset() {
     const { data } = this.state;
     this.state = startState();
-    if (data in TITLES) Object.assign(this.state, { data, points: pointsOf(data) });
+    if (Object.hasOwn(TITLES, data)) Object.assign(this.state, { data, points: pointsOf(data) });
     this.selected = -1;
     this.pause(false);
     this.newWindow();
@@ -216,6 +207,8 @@ export class CurvePanel {
       view.method = message.method;
       if (message.final) this.updates++;
       this.draw();
+    } else if (message.type === "failed") {
+      this.say(`The computation failed (${message.text}). Reset the page.`);
     } else if (message.job !== this.job) {
       return;
     } else if (message.type === "calibrating") {
@@ -251,41 +244,13 @@ export class CurvePanel {
   }
 
   showControls() {
-    const { state } = this;
-    for (const name of ["method", "compare", "noise", "data", "samples", "width"]) element(name).value = state[name];
-    element("size").value = SIZES.indexOf(state.size);
-    element("size").setAttribute("aria-valuetext", `${state.size} points`);
-    for (const name of ["size", "samples", "width"]) element(`${name}-value`).textContent = state[name];
-    const usesSize = [state.method, state.compare].some((method) => BATCH_NORM.includes(method));
-    element("size").disabled = !usesSize;
-    element("size-box").classList.toggle("off", !usesSize);
-    element("delete").disabled = this.selected < 0;
-    element("views").classList.toggle("two", Boolean(state.compare));
-    this.views[1].box.hidden = !state.compare;
-    this.views.forEach((view, i) => (view.heading.textContent = METHODS[i ? state.compare : state.method] ?? ""));
+    showControls(this);
     this.listPoints();
     this.showMarks();
   }
 
-  // Where training, the evidence bound and calibration put the effective batch size, below its slider.
   showMarks() {
-    const names = { trained: ["●", "training"], bound: ["◆", "evidence bound (ELBO)"], calibrated: ["▲", "calibration"] };
-    const marks = element("marks");
-    marks.replaceChildren();
-    for (const [name, [symbol, title]] of Object.entries(names)) {
-      const size = this.marks?.[name];
-      if (!size || element("size").disabled) continue;
-      const button = document.createElement("button");
-      button.type = "button";
-      button.innerHTML = `${symbol} <b>${size}</b> ${title}`;
-      button.setAttribute("aria-label", `Set the effective batch size to ${size}, from ${title}`);
-      button.addEventListener("click", () => this.set({ size: SIZES.includes(size) ? size : this.state.size }));
-      marks.append(button);
-      const tick = document.createElement("i");
-      tick.style.left = `${(100 * SIZES.indexOf(size)) / (SIZES.length - 1)}%`;
-      tick.textContent = symbol;
-      marks.append(tick);
-    }
+    showMarks(this.marks, (size) => this.set({ size }));
   }
 
   move(cursor) {

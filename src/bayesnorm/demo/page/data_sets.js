@@ -13,7 +13,7 @@ const RECIPES = {
     pieces: [[-4.5, -2.2, 10], [0.6, 4.5, 14]],
   },
   figure: {
-    title: "Two gaps, as in figure 1 of the MCBN paper",
+    title: "Two gaps, like figure 1 of the MCBN paper",
     curve: (x) => x * Math.sin(x),
     noise: () => 0.3,
     pieces: [[-5, -3, 7], [-1.5, 1, 7], [2.5, 4.5, 6]],

@@ -14,7 +14,7 @@ const worker = startWorker();
 const curvePanel = new CurvePanel(worker);
 const shiftPanel = new ShiftPanel(worker);
 const digitsPanel = new DigitsPanel(worker);
-const receivers = { shift: shiftPanel, digit: digitsPanel, bands: curvePanel, calibrating: curvePanel, idle: curvePanel };
+const receivers = { shift: shiftPanel, digit: digitsPanel, bands: curvePanel, calibrating: curvePanel, failed: curvePanel, idle: curvePanel };
 worker.onmessage = ({ data }) => receivers[data.type].receive(data);
 
 const redraw = () => [curvePanel, shiftPanel, digitsPanel].forEach((panel) => panel.draw());

@@ -47,7 +47,7 @@ export function fromHash(hash) {
   number("width", 4, 60);
   number("seed", 0, 1e6);
   if (SIZES.includes(Number(values.get("size")))) state.size = Number(values.get("size"));
-  if (values.get("data") in TITLES) {
+  if (Object.hasOwn(TITLES, values.get("data"))) {
     state.data = values.get("data");
     state.points = pointsOf(state.data);
   }

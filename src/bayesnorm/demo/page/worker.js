@@ -169,7 +169,11 @@ async function run() {
   while (waiting) {
     const job = waiting;
     waiting = null;
-    await answer(job);
+    try {
+      await answer(job);
+    } catch (error) {
+      postMessage({ type: "failed", job: job.id, text: error.message });
+    }
   }
   running = false;
 }
