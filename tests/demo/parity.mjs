@@ -10,6 +10,7 @@ const given = JSON.parse(readFileSync(file, "utf8"));
 const { Perceptron, evaluate } = await load("network");
 const { Training } = await load("training");
 const { BatchNormPosterior, Fluctuations, collectStatistics } = await load("posterior");
+const { Generator } = await load("random");
 const { Predictive } = await load("predictive");
 const { bestNoise, divergence, evidenceBound, unitGaussians } = await load("batch_size");
 const { TrainingBatches, adapt } = await load("drift");
@@ -52,6 +53,15 @@ const fluctuations = new Fluctuations("mcbn", statistics);
 results.batchMean = [...fluctuations.center];
 results.deviations = fluctuations.deviations.map((row) => [...row]);
 results.std = [...fluctuations.std];
+// Variances over samples: of every coordinate, and of the sum of all coordinates.
+results.sampled = Object.fromEntries(
+  ["mcbn", "gaussian", "stochastic"].map((kind) => {
+    const rows = new Fluctuations(kind, statistics).sample(given.samples, new Generator(1));
+    const sums = rows.map((row) => row.reduce((sum, value) => sum + value, 0));
+    const square = (values) => values.reduce((sum, value) => sum + value ** 2, 0) / values.length;
+    return [kind, { each: Array.from(rows[0], (_, i) => square(rows.map((row) => row[i]))), sum: square(sums) }];
+  }),
+);
 results.predictions = ["running", "batch"].map((center) => {
   const posterior = new BatchNormPosterior(plain, fluctuations, given.batchSize, center).atBatchSize(given.effective);
   const outputs = posterior.place(fluctuations.deviations).map((state) => evaluate(plain, grid, state));

@@ -17,7 +17,7 @@ from bayesnorm.network import collect_statistics, mini_batches
 NODE = shutil.which("node")
 pytestmark = pytest.mark.skipif(NODE is None, reason="needs node: apt-get install nodejs")
 MODULES = Path(bn.__file__).parent / "demo" / "numerics"
-WIDTH, BATCH, STATES, ROWS, STEPS = 12, 16, 64, 60, 40
+WIDTH, BATCH, STATES, ROWS, STEPS, SAMPLES = 12, 16, 64, 60, 40, 64 * 50
 EFFECTIVE, NOISE, DECAY, SIZES = 5.0, 0.04, 1e-4, (4, 16, 64)
 EXACT = {"rtol": 1e-5, "atol": 1e-7}
 
@@ -114,6 +114,16 @@ def both(tmp_path_factory):
     posterior = bn.MCBN(BATCH, STATES).fit(network, (x, y), likelihood)
     python["batchMean"], python["deviations"] = posterior.batch_mean, posterior.fluctuations.deviations
     python["std"] = bn.StochasticBN(BATCH, STATES).fit(network, (x, y), likelihood).fluctuations.independent_std
+    case["samples"] = SAMPLES
+    for kind, method in {
+        "mcbn": bn.MCBN(BATCH, STATES),
+        "gaussian": bn.GaussianBN(BATCH, STATES, rank=STATES - 1),
+        "stochastic": bn.StochasticBN(BATCH, STATES),
+    }.items():
+        factor, std = method.fit(network, (x, y), likelihood).fluctuations.root()
+        independent = torch.zeros(factor.shape[1]) if std is None else std.square()
+        covered = factor.square().sum(0) + independent, factor.sum(1).square().sum() + independent.sum()
+        python[f"variances of {kind}"] = [values.double().numpy() for values in covered]
     as_published = bn.MCBN(BATCH, STATES, center="batch").fit(network, (x, y), likelihood)
     python["predictions"] = [
         numbers(p.at_batch_size(EFFECTIVE).predict(grid, engine)) for p in (posterior, as_published)
@@ -162,6 +172,15 @@ def test_predictions_of_mcbn_around_both_centres(both):
     python, page = both
     for mine, expected in zip(page["predictions"], python["predictions"], strict=True):
         assert_same_predictions(mine, expected)
+
+
+@pytest.mark.parametrize("kind", ["mcbn", "gaussian", "stochastic"])
+def test_samples_have_the_variances_and_correlations_of_the_method(both, kind):
+    python, page = both
+    single, together = python[f"variances of {kind}"]
+    error = 0.0 if kind == "mcbn" else (2 / SAMPLES) ** 0.5  # MCBN samples every batch equally often
+    np.testing.assert_allclose(page["sampled"][kind]["each"], single, rtol=5 * error + 1e-5)
+    assert page["sampled"][kind]["sum"] == pytest.approx(together, rel=4 * error + 1e-5)
 
 
 def test_predicted_noise(both):
