@@ -15,6 +15,7 @@ from ..writing import require_writable
 from .demo import demo
 from .doctor import doctor
 from .ending import UsageError, run_commands
+from .export import export
 from .fit import fit
 from .maps import maps
 from .new_rows import drift, predict
@@ -145,6 +146,7 @@ app.command("fit")(fit)
 app.command("predict")(predict)
 app.command("drift")(drift)
 app.command("report")(report)
+app.command("export")(export)
 app.command("serve")(serve)
 app.command("maps")(maps)
 app.command("doctor")(doctor)

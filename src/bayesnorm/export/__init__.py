@@ -1,5 +1,11 @@
 """Export a posterior as a file that predicts without this package: ONNX, or a program of torch.export."""
 
-from .exporting import ExportedFile as ExportedFile, export as export
+from .exporting import (
+    METADATA as METADATA,
+    ONNX_ADVICE as ONNX_ADVICE,
+    ExportedFile as ExportedFile,
+    convert_to_onnx as convert_to_onnx,
+    export as export,
+)
 from .module import SampledModule as SampledModule, as_module as as_module
 from .quantiles import MixtureInterval as MixtureInterval

@@ -197,7 +197,7 @@ def _onnx_file(
     import onnx
     import onnxruntime
 
-    model = _converted(program, inputs, outputs) if earlier is None else onnx.load_model_from_string(earlier)
+    model = convert_to_onnx(program, inputs, outputs) if earlier is None else onnx.load_model_from_string(earlier)
     del model.metadata_props[:]
     for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output, model.graph):
         del part.metadata_props[:]  # lines of code and paths of this machine
@@ -214,7 +214,7 @@ def _onnx_file(
     return content, predict
 
 
-def _converted(program: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
+def convert_to_onnx(program: Any, inputs: Sequence[str], outputs: Sequence[str]) -> Any:
     """Return the ONNX model of a program."""
     with _quiet():
         try:

@@ -14,6 +14,7 @@ from . import column_checks as column_checks, column_types as column_types, date
 from .classifier import BayesNormClassifier as BayesNormClassifier
 from .encoded_columns import CategoricalColumn as CategoricalColumn
 from .explaining import UncertaintyExplanation as UncertaintyExplanation
+from .exporting import ExportedTable as ExportedTable, export_table as export_table
 from .intervals import FoldLevels as FoldLevels, OutOfFold as OutOfFold
 from .model_file import load as load
 from .preprocessing import Preprocessing as Preprocessing

@@ -1,0 +1,36 @@
+"""`bayesnorm export`: the model of a run as an ONNX file."""
+
+import json
+
+import numpy as np
+import pytest
+
+from .conftest import houses
+
+runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install onnxruntime")
+pytest.importorskip("onnxscript", reason="needs onnxscript: pip install onnxscript")
+
+
+def test_the_file_predicts_what_the_command_predicts(bayesnorm, refuses, regression_run, tmp_path):
+    out = tmp_path / "model.onnx"
+    ended = bayesnorm("export", regression_run.run, out)
+    assert ended.code == 0, ended.err
+    assert f"Wrote {out}: " in ended.err
+    session = runtime.InferenceSession(str(out), providers=["CPUExecutionProvider"])
+    lines = houses(80)[1:]
+    inputs = {
+        "area": np.array([float(line[0]) for line in lines]),
+        "age": np.array([float(line[1]) if line[1] != "" else np.nan for line in lines]),
+        "town": np.array([line[2] for line in lines], dtype=object),
+    }
+    names = [value.name for value in session.get_inputs()]
+    mean, lower = session.run(["mean", "lower"], {name: inputs[name] for name in names})
+    table = bayesnorm("predict", regression_run.run, regression_run.data, "--digits", 17).out.splitlines()[1:]
+    predicted = np.array([[float(cell) for cell in line.split(",")[1:4]] for line in table])
+    np.testing.assert_allclose((mean - predicted[:, 0]) / predicted[:, 1], 0, atol=1e-4)
+    np.testing.assert_allclose((lower - predicted[:, 2]) / predicted[:, 1], 0, atol=1e-4)
+    described = json.loads(session.get_modelmeta().custom_metadata_map["bayesnorm"])
+    assert described["target"] == "price"
+    assert "exists already. Use --force" in refuses("export", regression_run.run, out)
+    assert "must end with .onnx" in refuses("export", regression_run.run, tmp_path / "model.pt2")
+    assert "--level must be a number" in refuses("export", regression_run.run, out, "--level", 2, code=2)
