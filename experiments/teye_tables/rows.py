@@ -20,6 +20,10 @@ COMMAND = "python -m experiments uci --preset paper --device cuda"
 EXPORT = "`python -m experiments export`"
 SCORES = ("rmse", "crps", "pll", "normalised_crps", "normalised_pll", "pll_own", "normalised_pll_own")
 """Columns with one number per run; for "_own" cross-validated PLL chose the precision, for the others CRPS."""
+PASSES = 100
+"""Samples of tables 8 and 9."""
+SMALL_BATCHES = "uci_small_batches.csv"
+"""Name of the file, next to `ROWS`, with the results of the preset "small-batches"."""
 BY_NUMBER = ("bn", "dropout")
 """Families of networks whose setting is a number."""
 
@@ -76,7 +80,7 @@ def read_rows(
             ) from None
         if not rows:
             raise BayesNormError(f"rows_path: {path} has no rows. Run `{COMMAND}` and {EXPORT} to create them.")
-        return rows
+        return rows + _small_batches(path, rows)
     if rows_path is not None:
         raise BayesNormError("rows_path and store were both given. Pass only one of them.")
     if isinstance(store, Store):
@@ -142,6 +146,23 @@ def scores(runs: Iterable[Run], dataset: str, method: str, score: str) -> list[f
         results[run.split, run.seed] = run.scores.get(score)
     values = [value for _, value in sorted(results.items()) if value is not None]
     return [] if all(map(math.isnan, values)) else values
+
+
+def _small_batches(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
+    """Return the rows with batches of 8 and 16 from the file next to `path`, as rows of tables 8 and 9 only.
+
+    They come from a preset of their own, with `PASSES` samples. No setting of it was compared with the larger batches,
+    so none counts as chosen.
+    """
+    small = path.with_name(SMALL_BATCHES)
+    if path.name != ROWS.name or not small.is_file():
+        return []
+    with small.open(encoding="utf-8", newline="") as file:
+        return [
+            {**row, "preset": rows[0].get("preset"), "passes": PASSES, "chosen": 0}
+            for row in csv.DictReader(file)
+            if row["method"] == "MCBN"
+        ]
 
 
 def _stored_rows(store: Store, experiment: str | None) -> list[dict[str, Any]]:

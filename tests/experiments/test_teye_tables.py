@@ -9,7 +9,7 @@ from scipy import stats
 
 from experiments.data import UCI_SETS
 from experiments.paper_facts import fact, paper_facts
-from experiments.teye_tables import TABLES, Cell, compare, markdown
+from experiments.teye_tables import TABLES, Cell, compare, markdown, read_rows, verdicts
 from experiments.teye_tables.cells import paper_fact
 
 from .made_up_runs import runs, the_papers
@@ -144,3 +144,21 @@ def test_commands_print(tmp_path, experiments):
     ended = experiments("teye-verdicts", "--rows", tmp_path / "none.csv")
     assert ended.code == 1
     assert "none.csv does not exist" in ended.err
+
+
+def test_small_batches_come_from_a_file_of_their_own_and_count_in_tables_8_and_9_only(tmp_path):
+    scores = {"normalised_crps": (10.0, 0.1), "normalised_pll": (5.0, 0.1), "crps": (1.0, 0.1), "rmse": (2.0, 0.1)}
+    large = runs("boston", "MCBN", setting=128, **scores)
+    small = runs("boston", "MCBN", setting=8, splits=3, **{**scores, "normalised_crps": (9.0, 0.1)})
+    write(tmp_path / "uci_paper.csv", large)
+    without = read_rows(tmp_path / "uci_paper.csv")
+    write(tmp_path / "uci_small_batches.csv", [{**row, "preset": "small-batches"} for row in small])
+    rows = read_rows(tmp_path / "uci_paper.csv")
+    cell = only(compare(8, rows), dataset="boston", setting="M = 8")
+    assert (cell.runs, round(cell.ours, 6)) == (15, 9.0)
+    assert only(compare(8, rows), dataset="boston", setting="M = 128").ours == pytest.approx(10.0)
+    for table in (4, 7, 10):
+        assert compare(table, rows) == compare(table, without), table
+    text = verdicts(rows)
+    assert "CRPS %: 1 of 8 sets, boston (9.0; 10.0); no results for concrete" in text
+    assert "PLL %: 0 of 8 sets; not on boston (5.0; 5.0)" in text
