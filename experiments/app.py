@@ -16,6 +16,7 @@ from bayesnorm.cli.ending import run_commands
 from . import (
     active_digits,
     atanov_table1,
+    claims,
     compare_methods,
     compression,
     export,
@@ -58,6 +59,7 @@ TABLES_AND_FIGURES: dict[str, Callable[..., None]] = {
     "uncertainty-and-data": uncertainty_and_data.main,
     "kendall-uncertainty": kendall_uncertainty.main,
     "kendall-segmentation": kendall_segmentation.main,
+    "claims": claims.main,
     "compare-methods": compare_methods.main,
     "active-digits": active_digits.main,
     "uci-luck": uci_luck.main,

@@ -135,7 +135,10 @@ def _hard_sets(rows: Sequence[Mapping[str, Any]]) -> list[str]:
 def _small_batches(cells: Sequence[Cell]) -> list[str]:
     """Return on which sets a small batch size scores worse, by more than two standard errors of the difference."""
     at = {(cell.dataset, cell.setting): cell for cell in cells}
-    worse, others, theirs, missing = [], [], [], []
+    worse: list[str] = []
+    others: list[str] = []
+    theirs: list[str] = []
+    missing: list[str] = []
     for dataset in UCI_SETS:
         small, usual = at[dataset, f"M = {SMALL_SIZE}"], at[dataset, f"M = {USUAL_SIZE}"]
         if small.theirs is not None and usual.theirs is not None and small.theirs < usual.theirs:

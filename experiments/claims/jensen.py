@@ -1,0 +1,126 @@
+"""Claims about what batch norm optimises in training (Atanov et al. 2018).
+
+L is the log likelihood of a row under the mean over batches that contain it, and L_BN the mean of its log likelihoods.
+Training follows the gradient of L_BN, a lower bound of L.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor, nn
+
+from .claim import FAILS, HOLDS, PARTLY, Claim, Numbers, Verdict, mean
+from .toy import NOISE, friedman_rows, gaussian_log_prob, hidden_units, outputs, random_batches, trained
+
+ROWS, ASKED, BATCHES, TRAINED_WITH = 512, 32, 128, 32
+SIZES = (8, 32, 128)
+TIGHT, USABLE = 0.01, 0.1
+"""Nats per row of a gap that is negligible, and of one that is small."""
+
+
+def measure_bound(seed: int) -> Numbers:
+    """Return the gap L - L_BN in nats per row, the share of rows where it is negative, and how gradients differ."""
+    x, y, _ = friedman_rows(ROWS, seed)
+    network = trained(x, y, batch_size=TRAINED_WITH, epochs=100, seed=seed)
+    results: Numbers = {}
+    for size in SIZES:
+        values = _log_likelihoods(network, x, y, size, seed)
+        bound, whole = values.mean(1), values.logsumexp(1) - math.log(BATCHES)
+        gradients = [_gradient(network, part.mean()) for part in (bound, whole)]
+        results[str(size)] = {
+            "gap": float((whole - bound).mean().detach()),
+            "negative": float((whole < bound - 1e-6).double().mean()),
+            "gradient": float((gradients[1] - gradients[0]).norm() / gradients[0].norm()),
+        }
+    return results
+
+
+def judge_bound(runs: Sequence[Numbers]) -> Verdict:
+    """Judge the inequality at all rows and sizes; report its gap."""
+    negative = max(mean(runs, str(size), "negative") for size in SIZES)
+    shown = ", ".join(f"{mean(runs, str(size), 'gap'):.3f} at M = {size}" for size in SIZES)
+    return Verdict(HOLDS if negative == 0 else FAILS, f"L exceeds its bound by {shown} (nats per row), nowhere below 0")
+
+
+def judge_gradient(runs: Sequence[Numbers]) -> Verdict:
+    """Judge whether following the bound is nearly following L."""
+    change = {size: mean(runs, str(size), "gradient") for size in SIZES}
+    shown = ", ".join(f"{value:.0%} at M = {size}" for size, value in change.items())
+    word = HOLDS if change[TRAINED_WITH] < 0.1 else PARTLY if change[SIZES[-1]] < 0.1 else FAILS
+    return Verdict(word, f"the gradients of L and of its bound differ by {shown} of the bound's, after training")
+
+
+def measure_running(seed: int) -> Numbers:
+    """Return how far running means are from the mean of batch means, in standard deviations of batch means."""
+    x, y, _ = friedman_rows(ROWS, seed)
+    network = trained(x, y, batch_size=TRAINED_WITH, epochs=100, seed=seed)
+    batches = x[random_batches(ROWS, TRAINED_WITH, 2_000, seed)]
+    distances = []
+    with torch.no_grad():
+        for i, layer in enumerate(network.children()):
+            if isinstance(layer, nn.BatchNorm1d):
+                means = _inputs(network, batches, i).mean(1)
+                assert layer.running_mean is not None
+                distances.append((means.mean(0) - layer.running_mean).abs() / means.std(0))
+    distance = torch.cat(distances)
+    return {"median": float(distance.median()), "largest": float(distance.max())}
+
+
+def judge_running(runs: Sequence[Numbers]) -> Verdict:
+    """Judge the median distance of running means, in standard deviations of batch means."""
+    median, largest = mean(runs, "median"), mean(runs, "largest")
+    word = HOLDS if median < 0.5 else PARTLY if median < 1 else FAILS
+    return Verdict(
+        word,
+        f"running means (momentum 0.1) are {median:.2f} standard deviations of a batch mean away from the mean over "
+        f"batches (median over units; the largest {largest:.1f})",
+    )
+
+
+def _log_likelihoods(network: nn.Module, x: Tensor, y: Tensor, size: int, seed: int) -> Tensor:
+    """Return log p(y | x, batch) for rows and batches that contain them, (ASKED, BATCHES)."""
+    others = random_batches(ROWS - 1, size - 1, ASKED * BATCHES, seed).view(ASKED, BATCHES, size - 1)
+    asked = torch.arange(ASKED)[:, None, None]
+    others = others + (others >= asked)  # all rows but the one that is asked
+    rows = torch.cat([asked.expand(ASKED, BATCHES, 1), others], 2)
+    first = outputs(network, x[rows])[:, :, 0, 0]
+    return gaussian_log_prob(first - y[:ASKED], 1 / NOISE**2)
+
+
+def _gradient(network: nn.Module, value: Tensor) -> Tensor:
+    parts = torch.autograd.grad(value, list(network.parameters()), retain_graph=True)
+    return torch.cat([part.flatten() for part in parts])
+
+
+def _inputs(network: nn.Module, x: Tensor, index: int) -> Tensor:
+    """Return the inputs of a layer, where every batch is normalised by its own statistics."""
+    return hidden_units(nn.Sequential(*list(network.children())[: index + 1]), x)
+
+
+BOUND = Claim(
+    "jensen-bound",
+    "Atanov et al. (2018)",
+    "training with batch norm maximises a lower bound L_BN <= L of the log likelihood",
+    "holds if no row's L is below its bound (by more than rounding)",
+    measure_bound,
+    judge_bound,
+)
+GRADIENT = Claim(
+    "jensen-gradient",
+    "Atanov et al. (2018)",
+    "so its gradients serve to maximise L",
+    f"holds if both gradients differ by less than 10 % at M = {TRAINED_WITH}; partly if so at M = {SIZES[-1]}",
+    measure_bound,
+    judge_gradient,
+)
+RUNNING = Claim(
+    "running-mean",
+    "Atanov et al. (2018)",
+    "smoothed statistics are close to the expected statistics of a batch",
+    "holds if the median distance is below 0.5 standard deviations of a batch's mean; partly below 1",
+    measure_running,
+    judge_running,
+)
