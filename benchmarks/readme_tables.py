@@ -19,6 +19,7 @@ from benchmarks import (
 )
 from benchmarks.advice_tables import pruning_criteria, unusual_inputs
 from benchmarks.architectures_table import architectures
+from benchmarks.claims_table import claims
 from benchmarks.cost_tables import fitting, frontier, inference, inference_exactness, peers, segmentation, shift_cost
 from benchmarks.image_tables import (
     atanov_table1,
@@ -327,6 +328,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     "benchmarks/papers/mukhoti.md": {"mukhoti-figure1": mukhoti_figure1},
     "benchmarks/papers/atanov.md": {"atanov-table1": atanov_table1},
     "benchmarks/papers/uncertainty_and_data.md": {"uncertainty-and-data": uncertainty_and_data},
+    "benchmarks/papers/claims.md": {"claims": claims},
 }
 """The marks of every page under docs/, and what is written between them."""
 

@@ -4,12 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
 from typing import Any
 
 from ..data import UCI_SETS
-from .cells import PAPER_METHODS, Cell, compare, make_cell, paper_fact
+from ..significance import significance
+from .cells import CONSTANT_METHODS, PAPER_METHODS, POINT_METHODS, Cell, compare, make_cell, paper_fact
 from .layout import NAMES, ours_shown, theirs_shown, wrapped
-from .rows import Run, main_runs, runs_of, scores
+from .rows import Run, main_runs, runs_of, scores, split_means
 
 LEVEL = 0.05
 CHOSEN_SIZE = "MCBN M' by CRPS"
@@ -34,6 +36,8 @@ def verdicts(rows: Iterable[Mapping[str, Any]]) -> str:
         lines += _at_or_below(f"{name} at or below the paper's plus two standard errors", cells)
     lines += ["", f"Normalised CRPS significantly above 0, constant uncertainty (p <= {LEVEL})"]
     lines += _significant(compare(4, rows) + _size_by_crps(rows))
+    lines += ["", "The same with one mean per split, because the networks of a split share rows and settings"]
+    lines += _significant_by_split(rows)
     lines += ["", f"{CHOSEN_SIZE} against the paper's MC dropout"]
     lines += _at_or_below("raw CRPS at or below the paper's plus two standard errors", _against_dropout(rows))
     lines += [
@@ -74,6 +78,24 @@ def _significant(cells: Sequence[Cell]) -> list[str]:
     return lines
 
 
+def _significant_by_split(rows: Sequence[Mapping[str, Any]]) -> list[str]:
+    """Return for each method on how many sets its score is significantly above 0, by a t-test over splits."""
+    runs = main_runs(runs_of(rows))
+    sized = [replace(run, method=SIZE_BY_CRPS) for run in _runs_of_best_size(runs)]
+    chosen = [run for run in runs if run.chosen] + sized
+    lines = []
+    for method in dict.fromkeys(run.method for run in chosen if "normalised_crps" in run.scores):
+        tested: list[tuple[str, float | None, float | None]] = []
+        for dataset in UCI_SETS:
+            values = split_means(chosen, dataset, method, "normalised_crps")
+            if len(values) > 1 and all(map(math.isfinite, values)):
+                result = significance(values)
+                tested.append((dataset, result.mean, result.p_value))
+        if tested and method not in (*POINT_METHODS, *CONSTANT_METHODS):
+            lines.append(f"- {method}: {_signs(tested)}")
+    return lines or ["- no results"]
+
+
 def _signs(result: Sequence[tuple[str, float | None, float | None]]) -> str:
     """Return on how many sets a mean is significantly above 0, and where it is not."""
     tested = [(name, mean, p) for name, mean, p in result if mean is not None and p is not None]
@@ -89,14 +111,19 @@ def _signs(result: Sequence[tuple[str, float | None, float | None]]) -> str:
 
 def _size_by_crps(rows: Sequence[Mapping[str, Any]]) -> list[Cell]:
     """Return cells of MCBN with M chosen by CRPS, and with M' chosen by CRPS; empty if rows do not have them."""
-    runs = [run for run in main_runs(runs_of(rows)) if run.method == "MCBN" and run.cv_crps is not None]
-    best: dict[tuple[str, int], tuple[float, float]] = {}
-    for run in runs:
-        place = (run.dataset, run.split)
-        best[place] = min(best.get(place, (math.inf, math.inf)), _rank(run))
-    chosen = [run for run in runs if _rank(run) == best[run.dataset, run.split]]
+    chosen = _runs_of_best_size(main_runs(runs_of(rows)))
     values = {name: scores(chosen, name, "MCBN", "normalised_crps") for name in UCI_SETS if chosen}
     return [make_cell(name, SIZE_BY_CRPS, "normalised_crps", result, None) for name, result in values.items()]
+
+
+def _runs_of_best_size(runs: Sequence[Run]) -> list[Run]:
+    """Return the runs of MCBN at the training batch size with the lowest cross-validated CRPS of their split."""
+    candidates = [run for run in runs if run.method == "MCBN" and run.cv_crps is not None]
+    best: dict[tuple[str, int], tuple[float, float]] = {}
+    for run in candidates:
+        place = (run.dataset, run.split)
+        best[place] = min(best.get(place, (math.inf, math.inf)), _rank(run))
+    return [run for run in candidates if _rank(run) == best[run.dataset, run.split]]
 
 
 def _rank(run: Run) -> tuple[float, float]:

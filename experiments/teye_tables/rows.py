@@ -6,6 +6,7 @@ import csv
 import json
 import math
 import os
+import statistics
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -163,6 +164,15 @@ def _small_batches(path: Path, rows: Sequence[Mapping[str, Any]]) -> list[dict[s
             for row in csv.DictReader(file)
             if row["method"] == "MCBN"
         ]
+
+
+def split_means(runs: Iterable[Run], dataset: str, method: str, score: str) -> list[float]:
+    """Return a score of a method on a set, one mean per split: its seeds share rows and settings."""
+    by_split: dict[int, list[float]] = {}
+    for run in runs:
+        if (run.dataset, run.method) == (dataset, method) and score in run.scores:
+            by_split.setdefault(run.split, []).append(run.scores[score])
+    return [statistics.fmean(values) for _, values in sorted(by_split.items())]
 
 
 def _stored_rows(store: Store, experiment: str | None) -> list[dict[str, Any]]:

@@ -162,3 +162,16 @@ def test_small_batches_come_from_a_file_of_their_own_and_count_in_tables_8_and_9
     text = verdicts(rows)
     assert "CRPS %: 1 of 8 sets, boston (9.0; 10.0); no results for concrete" in text
     assert "PLL %: 0 of 8 sets; not on boston (5.0; 5.0)" in text
+
+
+def test_significance_by_split_counts_each_split_once():
+    scores_of_splits = [1.0, 1.2, 0.9, -0.2, 0.3]
+    rows = runs("boston", "MCBN", normalised_crps=(0.0, 0.1))
+    for row in rows:
+        row["normalised_crps"] = scores_of_splits[row["split"] - 1] + 1e-3 * row["seed"]
+    p_of_runs = stats.ttest_1samp([row["normalised_crps"] for row in rows], 0).pvalue
+    p_of_splits = stats.ttest_1samp([value + 3e-3 for value in scores_of_splits], 0).pvalue
+    assert p_of_runs < 0.05 / 100 and 0.05 < p_of_splits < 0.1
+    runs_line, splits_line = (line for line in verdicts(rows).splitlines() if line.startswith("- MCBN: "))
+    assert runs_line.startswith("- MCBN: 1 of 1")
+    assert splits_line == "- MCBN: 0 of 1, unclear on boston"
