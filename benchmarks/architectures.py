@@ -83,7 +83,11 @@ def try_network(network: torch.nn.Module, x: Tensor, folder: Path) -> dict[str, 
             raise Failed(f"vectorised samples differ from plain ones by {difference:.1g}")
         # Equal logits in all samples would mean that nothing is sampled.
         if not float(predictive.mutual_information.abs().sum()) > 0:
-            raise Failed("all samples are the same")
+            point = bn.deterministic(network, likelihood, output=entry).predict(fresh).probs
+            constant = float(point.std(0).max()) < 1e-6
+            raise Failed(
+                "the untrained network gives all images the same output" if constant else "all samples are the same"
+            )
 
     def drift() -> None:
         if not bn.drift(posterior, fresh).p_value > 1e-4:

@@ -17,6 +17,7 @@ EXPLANATIONS = {
     "entries for": "entries are not examples",
     "cannot be vectorised": "samples run one by one",
     "takes more than": "too slow here",
+    "the same output": "constant outputs",
     "no posterior": "not fitted",
     "no prediction": "not predicted",
 }

@@ -66,6 +66,28 @@ def test_a_thousand_classes_take_bounded_memory(tmp_path):
     assert bn.load(tmp_path / "net.bayesnorm", network).class_statistics.rows.shape == (33, 48)
 
 
+def test_many_classes_leave_the_random_state_alone_and_give_the_same_numbers_again():
+    network = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 60)).eval()
+    x = torch.randn(256, 3)
+    before = torch.get_rng_state()
+    first = bn.MCBN(32).fit(network, x, bn.Categorical()).class_statistics
+    assert torch.equal(torch.get_rng_state(), before)
+    torch.rand(1)
+    assert torch.equal(bn.MCBN(32).fit(network, x, bn.Categorical()).class_statistics.rows, first.rows)
+
+
+def test_statistics_that_no_file_could_hold_are_left_out(tmp_path):
+    network = nn.Sequential(nn.Linear(3, 8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 4)).eval()
+    with torch.no_grad():
+        network[0].weight.mul_(1e8)  # as in an untrained network: the running variances are still 1
+    x = torch.randn(256, 3, generator=torch.Generator().manual_seed(0))
+    posterior = bn.MCBN(32).fit(network, x, bn.Categorical())
+    assert posterior.class_statistics is None
+    posterior.save(tmp_path / "net.bayesnorm")
+    loaded = bn.load(tmp_path / "net.bayesnorm", network)
+    assert torch.equal(loaded.predict(x[:4]).probs, posterior.predict(x[:4]).probs)
+
+
 def test_networks_with_too_many_numbers_for_all_classes_have_no_class_statistics(monkeypatch):
     network, _ = network_and_posterior()
     monkeypatch.setattr(class_statistics, "MOST_NUMBERS", 2 * CLASSES * 60 - 1)

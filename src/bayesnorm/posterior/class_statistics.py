@@ -34,6 +34,8 @@ MOST_ROWS = 33
 # Networks with more numbers than this for all classes have no class statistics; 1,000 classes of a ResNet-50 fit. While
 # they are collected, they take twice 256 MiB.
 MOST_NUMBERS = 2**26
+# A file holds numbers whose squares are finite in single precision.
+LARGEST = 1e19
 # Columns of moments that are converted to double precision together.
 COLUMNS = 4096
 # Examples per class, and the least number of examples in all, that class statistics are computed from.
@@ -177,8 +179,9 @@ def collect_class_statistics(
 ) -> ClassStatistics | None:
     """Run training batches with the network's running statistics, and return the statistics of the predicted classes.
 
-    Returns None if the network does not predict one class for each example, if it has too many classes, or if a layer
-    does not get one entry for each example, such as the tokens of all images.
+    Returns None if the network does not predict one class for each example, if it has too many classes, if a layer does
+    not get one entry for each example, such as the tokens of all images, or if inputs are so far from their running
+    statistics, as in some untrained networks, that no file could hold their squares.
 
     Args:
         executable: The network, and which of its outputs is used.
@@ -218,7 +221,10 @@ def collect_class_statistics(
             counts += torch.bincount(label, minlength=classes)
             sums.index_add_(0, label, torch.cat([a, b], dim=1).float())
             products += torch.stack([(a * a).sum(0), (a * b).sum(0), (b * b).sum(0)])
-    return ClassStatistics.from_sums(counts, sums, products) if int((counts > 0).sum()) > 1 else None
+        if int((counts > 0).sum()) < 2:
+            return None
+        statistics = ClassStatistics.from_sums(counts, sums, products)
+    return statistics if all(bool((t.abs() <= LARGEST).all()) for t in statistics.tensors().values()) else None
 
 
 def standardised_averages(moments: tuple[Tensor, ...], mean: Tensor, var: Tensor) -> tuple[Tensor, Tensor]:
