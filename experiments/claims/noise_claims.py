@@ -29,7 +29,7 @@ from .toy import NOISE, friedman_rows
 
 ROWS, NEW_ROWS, EPOCHS, BATCH_SIZE = 500, 2_000, 150, 32
 OUTLIERS, OUTLIER_STD = 0.1, 15 * NOISE
-TASK_ROWS, HARD_NOISE = 100, 1.0
+TASK_ROWS, TASK_EPOCHS, HARD_NOISE = 300, 300, 1.0
 
 
 def measure_example(seed: int) -> Numbers:
@@ -100,7 +100,7 @@ def judge_outliers(runs: Sequence[Numbers]) -> Verdict:
 
 
 def measure_tasks(seed: int) -> Numbers:
-    """Return learned noise of two tasks, and the first task's error with and without the second, on 100 rows."""
+    """Return learned noise of two tasks, and the first task's error with and without the second."""
     x, first, truth = friedman_rows(TASK_ROWS, seed)
     new, _, new_truth = friedman_rows(NEW_ROWS, seed + 2_000)
     generator = torch.Generator().manual_seed(seed)
@@ -159,7 +159,7 @@ def _task_network(
         torch.cat(targets, 1),
         loss=noise,
         parameters=parameters,
-        epochs=EPOCHS,
+        epochs=TASK_EPOCHS,
         batch_size=BATCH_SIZE,
         learning_rate=5e-3,
         seed=seed,

@@ -15,10 +15,10 @@ def small(monkeypatch):
     """The claims at a size that takes a second in all."""
     for module, settings in (
         (batch_norm_elbo, {"ROWS": 64, "BATCHES": 20, "SIZES": (8, 32)}),
-        (jensen, {"ROWS": 64, "ASKED": 4, "BATCHES": 8, "SIZES": (8, 32)}),
+        (jensen, {"ROWS": 64, "ASKED": 4, "BATCHES": 8, "SIZES": (8, 32), "LATE": 3}),
         (size_over_rows, {"ROWS": (100, 200), "STEPS": 8, "SIZES": (8.0, 64.0)}),
         (dropout_claims, {"EPOCHS": 2, "DECAYS": (0.1, 0.01), "WIDTHS": (4, 8), "RATES": (0.1,), "BAND_EPOCHS": 2}),
-        (noise_claims, {"EPOCHS": 2}),
+        (noise_claims, {"EPOCHS": 2, "TASK_EPOCHS": 2}),
     ):
         for name, value in settings.items():
             monkeypatch.setattr(module, name, value)
