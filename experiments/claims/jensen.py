@@ -59,8 +59,8 @@ def judge_gradient(runs: Sequence[Numbers]) -> Verdict:
     ]
     return Verdict(
         HOLDS if all(small) else PARTLY if any(small) else FAILS,
-        f"the gradients of L and of its bound differ by {shown[0]} of the bound's after {EARLY} epochs, and by {shown[1]} "
-        f"after {LATE}, where the bound's gradient is small",
+        f"the gradients of L and of its bound differ by {shown[0]} of the bound's after {EARLY} epochs, and by "
+        f"{shown[1]} after {LATE}, where the bound's gradient is small",
     )
 
 

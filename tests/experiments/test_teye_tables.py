@@ -171,7 +171,8 @@ def test_significance_by_split_counts_each_split_once():
         row["normalised_crps"] = scores_of_splits[row["split"] - 1] + 1e-3 * row["seed"]
     p_of_runs = stats.ttest_1samp([row["normalised_crps"] for row in rows], 0).pvalue
     p_of_splits = stats.ttest_1samp([value + 3e-3 for value in scores_of_splits], 0).pvalue
-    assert p_of_runs < 0.05 / 100 and 0.05 < p_of_splits < 0.1
+    assert p_of_runs < 0.05 / 100
+    assert 0.05 < p_of_splits < 0.1
     runs_line, splits_line = (line for line in verdicts(rows).splitlines() if line.startswith("- MCBN: "))
     assert runs_line.startswith("- MCBN: 1 of 1")
     assert splits_line == "- MCBN: 0 of 1, unclear on boston"
