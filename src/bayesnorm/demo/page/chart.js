@@ -168,15 +168,15 @@ export function drawBands(plot, window, x, bands, points, { functions = true, cu
       plot.line([cursor[0], cursor[0]], window.y, colour.muted, 1, [3, 3]);
       if (cursor.keyboard) plot.line(window.x, [cursor[1], cursor[1]], colour.muted, 1, [3, 3]);
     }
-    plot.dots(points, colour.text, points.length > 300 ? 2.5 : 4.5);
+    if (points.length > 300) plot.dots(points, colour.muted, 1.5, "transparent");
+    else plot.dots(points, colour.text, 4.5);
     if (points[selected]) plot.dots([points[selected]], colour.alarm, 6.5);
   });
 }
 
 // Epistemic and aleatoric standard deviations over x.
-export function drawParts(plot, window, x, bands, cursor) {
-  const most = bands ? Math.max(...bands.epistemic, ...bands.aleatoric) : 1;
-  plot.begin({ x: window.x, y: [0, most * 1.18 || 1] }).axes({ countY: 2 });
+export function drawParts(plot, window, x, bands, most, cursor) {
+  plot.begin({ x: window.x, y: [0, most > 0 ? 1.18 * most : 1] }).axes({ countY: 2 });
   if (!bands) return;
   const { colours: colour } = plot;
   const zero = new Float64Array(x.length);

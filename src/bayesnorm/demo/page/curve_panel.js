@@ -42,7 +42,8 @@ export class CurvePanel {
   openTrained() {
     this.start = JSON.parse(element("start-data").textContent);
     const [view] = this.views;
-    Object.assign(view, { bands: decodeBands(this.start.bands), method: this.state.method });
+    const { method } = this.state;
+    Object.assign(view, { bands: decodeBands(this.start.bands), method, title: METHODS[method] });
     this.marks = this.start.marks;
     this.describe();
   }
@@ -65,12 +66,10 @@ export class CurvePanel {
     element("delete").addEventListener("click", () => this.remove(this.selected));
     element("link").addEventListener("click", () => this.copyLink());
     element("picture").addEventListener("click", () => {
-      const shown = this.shownViews().map((view) => ({ ...view, title: METHODS[view.method] }));
-      savePicture("bayesnorm.png", shown, () => this.draw(), colours());
+      savePicture("bayesnorm.png", this.shownViews(), () => this.drawNow(), colours());
     });
     element("table").addEventListener("click", () => {
-      const shown = this.shownViews().map((view) => ({ ...view, title: METHODS[view.method] }));
-      saveFile("bayesnorm.csv", bandsAsCsv(this.grid, shown), "text/csv");
+      saveFile("bayesnorm.csv", bandsAsCsv(this.grid, this.shownViews()), "text/csv");
     });
     element("file").addEventListener("change", () => this.readFile(element("file").files[0]));
     element("points").addEventListener("change", (event) => this.editCell(event.target));
@@ -205,6 +204,7 @@ export class CurvePanel {
       if (message.grid && message.grid !== this.grid) return;
       view.bands = message;
       view.method = message.method;
+      view.title = METHODS[message.method];
       if (message.final) this.updates++;
       this.draw();
     } else if (message.type === "failed") {
@@ -266,17 +266,18 @@ export class CurvePanel {
   }
 
   draw() {
-    if (this.frame) return;
-    this.frame = requestAnimationFrame(() => {
-      this.frame = null;
-      const views = this.views.slice(0, this.state.compare ? 2 : 1);
-      const functions = element("functions").checked;
-      for (const { plots, bands } of views) {
-        const { cursor, selected, grid, window } = this;
-        drawBands(plots[0], window, grid, bands, this.state.points, { functions, cursor, selected });
-        drawParts(plots[1], window, grid, bands, cursor);
-      }
-    });
+    this.frame ??= requestAnimationFrame(() => this.drawNow());
+  }
+
+  drawNow() {
+    this.frame = null;
+    const { cursor, selected, grid, window } = this;
+    const functions = element("functions").checked;
+    const most = Math.max(...this.shownViews().flatMap(({ bands }) => [...bands.epistemic, ...bands.aleatoric]));
+    for (const { plots, bands } of this.views.slice(0, this.state.compare ? 2 : 1)) {
+      drawBands(plots[0], window, grid, bands, this.state.points, { functions, cursor, selected });
+      drawParts(plots[1], window, grid, bands, most, cursor);
+    }
   }
 
   describe() {

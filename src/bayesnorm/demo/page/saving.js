@@ -16,7 +16,7 @@ export function savePicture(name, views, draw, background) {
   const canvas = document.createElement("canvas");
   const gap = 12 * scale;
   const columns = views.map(({ plots }) => plots.map((plot) => plot.canvas));
-  const height = Math.max(...columns.map((column) => column.reduce((sum, part) => sum + part.height + gap, gap))) + 20 * scale;
+  const height = Math.max(...columns.map((column) => column.reduce((sum, part) => sum + part.height + gap, gap))) + 44 * scale;
   canvas.width = columns.reduce((sum, column) => sum + column[0].width + gap, gap);
   canvas.height = height;
   const context = canvas.getContext("2d");
@@ -34,6 +34,10 @@ export function savePicture(name, views, draw, background) {
     }
     left += columns[i][0].width + gap;
   });
+  context.fillStyle = background.muted;
+  context.font = `${11 * scale}px system-ui, sans-serif`;
+  const legend = "50 % and 95 % bands; below, the epistemic (filled) and aleatoric (dashed) standard deviation";
+  context.fillText(legend, gap + 40 * scale, height - gap, canvas.width - 2 * gap - 40 * scale);
   for (const { plots } of views) for (const plot of plots) delete plot.scale;
   draw();
   canvas.toBlob((blob) => saveFile(name, blob));
