@@ -1,8 +1,8 @@
 """Measure the live page in chromium: python -m benchmarks.demo_page [--seconds N] [--picture FILE]
 
 It drags a point to and fro and counts how often the band is computed and drawn again; each time the network is trained
-from its start. It also measures the time until the network has converged and is calibrated, and the idle time of the
-processor after that. Needs chromium and the Python package playwright.
+from its start. It also measures the time until the network has converged and is calibrated, and the processor time
+that the page uses after that. Needs chromium and the Python package playwright.
 """
 
 from __future__ import annotations
@@ -13,9 +13,15 @@ import os
 import shutil
 import time
 
-from playwright.sync_api import sync_playwright
+from playwright.sync_api import CDPSession, sync_playwright
 
 from bayesnorm.demo import PAGE
+
+
+def processor_time(session: CDPSession) -> float:
+    """Return the seconds of processor time that the page and its worker have used."""
+    processes = session.send("SystemInfo.getProcessInfo")["processInfo"]
+    return sum(float(process["cpuTime"]) for process in processes if process["type"] == "renderer")
 
 
 def main() -> None:
@@ -29,6 +35,7 @@ def main() -> None:
         options = ["--no-sandbox"] if os.geteuid() == 0 else []
         browser = started.chromium.launch(executable_path=shutil.which("chromium"), args=options)
         page = browser.new_page(viewport={"width": 1200, "height": 900})
+        session = browser.new_browser_cdp_session()
         start = time.perf_counter()
         page.goto(PAGE.as_uri())
         page.wait_for_selector('#status[data-state="converged"]')
@@ -47,23 +54,21 @@ def main() -> None:
             page.mouse.move(box["x"] + x, box["y"] + y)
             page.mouse.down()
             before, start = page.evaluate("curvePanel.updates"), time.perf_counter()
+            worked = processor_time(session)
             while (passed := time.perf_counter() - start) < seconds:
                 page.mouse.move(box["x"] + x, box["y"] + y + 60 * math.sin(3 * passed))
                 page.wait_for_timeout(15)
             updates = page.evaluate("curvePanel.updates") - before
+            worked = processor_time(session) - worked
             page.mouse.up()
             page.wait_for_selector('#status[data-state="converged"]')
-            print(f"{method}: {updates / passed:.1f} updates per second while a point is dragged")
-        session = page.context.new_cdp_session(page)
-        session.send("Performance.enable")
-
-        def busy() -> float:
-            metrics = session.send("Performance.getMetrics")["metrics"]
-            return next(float(metric["value"]) for metric in metrics if metric["name"] == "TaskDuration")
-
-        before = busy()
+            print(
+                f"{method}: {updates / passed:.1f} updates per second while a point is dragged, "
+                f"{1000 * worked / updates:.0f} ms of processor time each"
+            )
+        before = processor_time(session)
         page.wait_for_timeout(3000)
-        print(f"after convergence: the page is busy for {100 * (busy() - before) / 3:.1f} % of the time")
+        print(f"after convergence: {(processor_time(session) - before) / 3:.1%} of one core")
         browser.close()
 
 
