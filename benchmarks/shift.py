@@ -1,10 +1,12 @@
-"""Measure the time of `drift` and `adapt` beside one forward pass of the same images.
+"""Measure the time of `drift`, `adapt` and `AdaptiveStream` beside one forward pass of the same images.
 
     python -m benchmarks.shift [--device cpu] [--repeats 30] [--out results/shift_cost.json]
 
-Uses a ResNet-32 with random weights and random images, on one thread of the CPU or on a GPU, so no data are needed.
-Calls are measured in turns after two first calls; times_ms are reported. The forward pass is `model(x)` in evaluation
-mode without gradients. Results of the other device stay in the file.
+Uses a ResNet-32 with random weights, a fitted last layer and random images of ten classes, on one thread of the CPU or
+on a GPU, so no data are needed. `adapt` depends on the classes: it is measured for shifted images of all classes and of
+one. A stream is measured while the shift stays the same. Calls are measured in turns after two first calls; medians are
+reported. The forward pass is `model(x)` in evaluation mode without
+gradients. Results of the other device stay in the file.
 """
 
 from __future__ import annotations
@@ -14,16 +16,19 @@ import json
 import statistics
 import time
 from collections.abc import Callable
+from functools import partial
 from pathlib import Path
 
 import torch
 
 import bayesnorm as bn
+from bayesnorm.posterior import Posterior
 from experiments.machine import machine
 from experiments.networks import CifarResNet
 
 ROWS = (32, 128)
 BATCH_SIZE = 32
+CLASSES = 10
 
 
 def seconds(call: Callable[[], object], device: str) -> float:
@@ -36,25 +41,33 @@ def seconds(call: Callable[[], object], device: str) -> float:
 
 
 def measure(device: str, repeats: int) -> list[dict]:
-    """Return the median milliseconds of a forward pass, of `drift` and of `adapt`, and the ratios to the first."""
-    generator = torch.Generator().manual_seed(0)
-    network = CifarResNet(32).to(device)
-    x = torch.randn(1024, 3, 32, 32, generator=generator).to(device)
-    with torch.no_grad():
-        network.train()(x[:256])
-    posterior = bn.MCBN(BATCH_SIZE, states=64).fit(network.eval(), x, bn.Categorical())
+    """Return the median milliseconds of a forward pass and of every call, and the ratios to the first."""
+    network = CifarResNet(32)
+    labels = torch.arange(1024) % CLASSES
+    x = images(labels, seed=0)
+    fit_head(network, x, labels)
+    network.to(device).eval()
+    posterior = bn.MCBN(BATCH_SIZE, states=64).fit(network, x.to(device), bn.Categorical())
     rows = []
     for count in ROWS:
-        new = 1.2 * torch.randn(count, 3, 32, 32, generator=generator).to(device)
+        every, single = (
+            (0.7 * images(kinds, seed=1) + 0.4).to(device)
+            for kinds in (torch.arange(count) % CLASSES, torch.zeros(count, dtype=torch.long))
+        )
+        stream = bn.shift.AdaptiveStream(posterior, window=count)
+        stream.update(every)
 
-        def forward(new: torch.Tensor = new) -> None:
+        def forward(every: torch.Tensor = every) -> None:
             with torch.no_grad():
-                network(new)
+                network(every)
 
-        calls = {
+        calls: dict[str, Callable[[], object]] = {
             "pass": forward,
-            "drift": lambda new=new: bn.drift(posterior, new),
-            "adapt": lambda new=new: bn.adapt(posterior, new),
+            "drift": partial(bn.drift, posterior, every),
+            "drift, expected error": partial(expected_error, posterior, every),
+            "adapt": partial(bn.adapt, posterior, every),
+            "adapt, one class": partial(bn.adapt, posterior, single),
+            "AdaptiveStream.update": partial(stream.update, every),
         }
         for call in calls.values():
             call()
@@ -63,20 +76,39 @@ def measure(device: str, repeats: int) -> list[dict]:
         for _ in range(repeats):
             for name, call in calls.items():
                 times[name].append(seconds(call, device))
-        for name in ("drift", "adapt"):
+        for name in list(calls)[1:]:
             ratio = statistics.median(a / b for a, b in zip(times[name], times["pass"], strict=True))
             times_ms = {key: round(1000 * statistics.median(times[key]), 3) for key in ("pass", name)}
-            rows.append(
-                {
-                    "call": name,
-                    "rows": count,
-                    "pass_ms": times_ms["pass"],
-                    "ms": times_ms[name],
-                    "passes": round(ratio, 2),
-                }
-            )
+            row = {"call": name, "rows": count, "pass_ms": times_ms["pass"], "ms": times_ms[name]}
+            rows.append({**row, "passes": round(ratio, 2)})
             print(rows[-1], flush=True)
     return rows
+
+
+def expected_error(posterior: Posterior, x: torch.Tensor) -> object:
+    """Test for drift and estimate the error."""
+    return bn.drift(posterior, x).expected_error
+
+
+def images(labels: torch.Tensor, seed: int) -> torch.Tensor:
+    """Return images with a pattern for each class, in noise."""
+    patterns = torch.randn(CLASSES, 3, 4, 4, generator=torch.Generator().manual_seed(7))
+    noise = torch.randn(len(labels), 3, 32, 32, generator=torch.Generator().manual_seed(seed))
+    return torch.nn.functional.interpolate(patterns, 32)[labels] + noise
+
+
+def fit_head(network: CifarResNet, x: torch.Tensor, labels: torch.Tensor) -> None:
+    """Give a network with random weights the last layer that predicts the classes best, and running statistics."""
+    features: list[torch.Tensor] = []
+    hook = network.linear.register_forward_pre_hook(lambda _, inputs: features.append(inputs[0]))
+    with torch.no_grad():
+        network.train()(x[:256])
+        network.eval()(x)
+        hook.remove()
+        inputs = torch.cat([features[-1], torch.ones(len(x), 1)], 1)
+        solution = torch.linalg.lstsq(inputs, 20 * torch.nn.functional.one_hot(labels, CLASSES).float()).solution
+        network.linear.weight.copy_(solution[:-1].T)
+        network.linear.bias.copy_(solution[-1])
 
 
 def _wait(device: str) -> None:
