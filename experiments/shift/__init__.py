@@ -4,6 +4,7 @@
   of known methods for new statistics (`blending.py`), and of `adapt`, by number of images n and by severity.
 - streams: `adapt` and the estimated errors on batches with all classes, with some and with one (`streams.py`).
 - alarms: `drift` and `DriftMonitor` on the same images, clean and corrupted.
+- clean: false alarms of `drift` on all clean test images of the data folder, not only the first 2,000.
 - simulated: their false alarms on simulated rows, without any data.
 - peers: `adapt` and the estimated errors beside methods from papers, on streams of all kinds (`peers/`).
 - table: UCI sets, with training on one part and predictions for another.
@@ -19,7 +20,7 @@ import tempfile
 import time
 from collections.abc import Callable
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
+from dataclasses import asdict, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
@@ -31,7 +32,7 @@ from ..bench import write_csv
 from ..evidence import write_numbers, write_picture
 from ..options import OUT, FastestDevice, NetworksFolder, OutFolder, Size, fastest
 from . import showing
-from .alarms import measure_alarms, watch_images
+from .alarms import false_alarms_text, measure_alarms, measure_false_alarms, watch_images
 from .images import COLUMNS as COLUMNS_OF_IMAGES, measure_images
 from .networks import CLEAN, fitted
 from .peers import compare_peers
@@ -50,6 +51,7 @@ class Part(StrEnum):
 
     images = "images"
     alarms = "alarms"
+    clean = "clean"
     streams = "streams"
     simulated = "simulated"
     table = "table"
@@ -93,7 +95,9 @@ def main(
         )
         results["means"] = showing.image_means(rows)
     write_numbers(
-        out / f"shift_{part}.json", results, where if part in (Part.images, Part.alarms, Part.streams) else "cpu"
+        out / f"shift_{part}.json",
+        results,
+        "cpu" if part in (Part.simulated, Part.table) else where,
     )
 
 
@@ -105,6 +109,8 @@ def measure(part: Part, preset: Size, device: str, workers: int) -> dict[str, An
         (results["rows"],) = _images((measure_images,), chosen, device, workers)
     elif part is Part.alarms:
         results["rows"], results["streams"] = _images((measure_alarms, watch_images), chosen, device, workers)
+    elif part is Part.clean:
+        (results["rows"],) = _images((measure_false_alarms,), replace(chosen, corruptions=()), device, workers)
     elif part is Part.streams:
         (results["rows"],) = _images((measure_streams,), chosen, device, workers)
         results["means"] = stream_means(results["rows"])
@@ -132,6 +138,8 @@ def show(part: Part, results: dict[str, Any], out: Path) -> None:
     elif part is Part.alarms:
         print(showing.alarms_text(rows, results["streams"]))
         write_picture(out / "shift_alarms.png", showing.draw_alarms(rows))
+    elif part is Part.clean:
+        print(false_alarms_text(rows))
     elif part is Part.streams:
         print(streams_text(results["means"]))
     elif part is Part.simulated:

@@ -11,6 +11,7 @@ from torch import Tensor
 import bayesnorm as bn
 from bayesnorm.shift import LEVEL, DriftMonitor
 
+from ..data import load_cifar10, to_network_input
 from .networks import CLEAN, fitted, network_input
 from .presets import Preset
 
@@ -33,6 +34,30 @@ def measure_alarms(preset: Preset, depth: int, corruption: str, device: str, fol
             head = {"network": f"ResNet-{depth}", "corruption": corruption, "severity": severity, "rows": count}
             rows.append({**head, "batches": len(p_values), "alarms": sum(p < LEVEL for p in p_values)})
     return rows
+
+
+def measure_false_alarms(preset: Preset, depth: int, _corruption: str, device: str, folder: Path) -> list[Row]:
+    """Count alarms at level 0.05 over disjoint batches of all clean test images of the data folder, by batch size."""
+    posterior = fitted(depth, device, folder).posterior
+    images = to_network_input(load_cifar10("test")[0])
+    rows = []
+    for count in CLEAN_SIZES:
+        p_values = [
+            bn.drift(posterior, batch.to(device)).p_value for batch in disjoint(images, count, preset.clean_batches)
+        ]
+        alarms = sum(p < LEVEL for p in p_values)
+        rows.append({"network": f"ResNet-{depth}", "rows": count, "batches": len(p_values), "alarms": alarms})
+    return rows
+
+
+def false_alarms_text(rows: list[Row]) -> str:
+    """Return the rate of alarms with its binomial standard error, one line for each network and batch size."""
+    lines = [f"{'network':10s} {'n':>4s} {'batches':>8s} {'alarms':>7s}"]
+    for row in rows:
+        rate = row["alarms"] / row["batches"]
+        error = (LEVEL * (1 - LEVEL) / row["batches"]) ** 0.5
+        lines.append(f"{row['network']:10s} {row['rows']:4d} {row['batches']:8d} {rate:7.3f} ± {error:.3f}")
+    return "\n".join(lines)
 
 
 def sizes_and_batches(preset: Preset, corruption: str) -> list[tuple[int, int | None]]:

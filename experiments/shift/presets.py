@@ -24,6 +24,7 @@ class Preset:
         samples: Posterior samples per prediction.
         one_class_rows: Values of n for target images of one class only.
         power: By n, the number of batches of each corruption and severity that are tested for drift.
+        clean_batches: The largest number of batches of clean images of each size.
         streams: Number of image streams per corruption; there are ten times as many clean ones.
         stream_batches: Batches of 16 images in a stream; a corruption starts half-way.
         simulated_batches: By n, the number of batches of new rows for each of the `simulated_networks` networks of a
@@ -46,6 +47,7 @@ class Preset:
     samples: int = 32
     one_class_rows: tuple[int, ...] = (32, 128)
     power: tuple[tuple[int, int], ...] = ((4, 60), (16, 60), (64, 15))
+    clean_batches: int = 1000
     streams: int = 4
     stream_batches: int = 60
     simulated_batches: tuple[tuple[int, int], ...] = ((4, 50), (16, 50), (64, 50), (256, 50))
@@ -70,6 +72,7 @@ PRESETS: dict[str, Preset] = {
         samples=4,
         one_class_rows=(32,),
         power=((4, 4), (16, 4)),
+        clean_batches=4,
         streams=1,
         stream_batches=4,
         simulated_batches=((4, 20), (16, 20)),

@@ -186,3 +186,10 @@ def test_means_of_streams_by_hand():
     assert (mean["before"], mean["before_bias"], mean["before_inside"]) == (0.1, 0.0, 0.5)
     assert (mean["after"], mean["after_bias"], mean["after_inside"]) == (0.05, -0.05, 0.5)
     assert "25.0" in streams_text([mean]) or "0.250" in streams_text([mean])
+
+
+def test_false_alarms_are_shown_as_rates_with_their_standard_error():
+    from experiments.shift.alarms import false_alarms_text
+
+    line = false_alarms_text([{"network": "ResNet-20", "rows": 16, "batches": 400, "alarms": 30}]).splitlines()[1]
+    assert line.split() == ["ResNet-20", "16", "400", "0.075", "±", "0.011"]
