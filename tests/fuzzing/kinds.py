@@ -18,7 +18,7 @@ import bayesnorm as bn
 from bayesnorm import active, tabular
 from bayesnorm.compression import load_compressed
 from bayesnorm.posterior import BatchNormPosterior, combine, deterministic
-from bayesnorm.shift import DriftMonitor
+from bayesnorm.shift import AdaptiveStream, DriftMonitor
 from bayesnorm.training import train
 
 
@@ -155,6 +155,28 @@ def _use_monitor(path: Path) -> list[Tensor]:
     return [torch.tensor(monitor.update(rows()[0] + 1).evidence)]
 
 
+@functools.cache
+def _classified() -> Any:
+    torch.manual_seed(0)
+    layers = nn.LazyLinear(8), nn.BatchNorm1d(8), nn.ReLU(), nn.Linear(8, 3)
+    model = nn.Sequential(*layers).eval()
+    model(rows()[0])
+    return bn.MCBN(batch_size=4, states=9).fit(model, rows()[0], bn.Categorical())
+
+
+def _write_stream(path: Path) -> None:
+    stream = AdaptiveStream(_classified(), window=8)
+    stream.update(3 * rows()[0] + 1)
+    stream.save(path)
+
+
+def _use_stream(path: Path) -> list[Tensor]:
+    stream = AdaptiveStream.load(path, _classified())
+    probs = stream.update(rows()[0])
+    assert stream.decision or not stream.examples
+    return [probs, stream.predict(rows()[0]).probs]
+
+
 def _write_compressed(path: Path) -> None:
     bn.compress(bn.GroupNormalJeffreys(epochs=1).fit(network(), rows(), bn.Gaussian())).save(path)
 
@@ -221,6 +243,7 @@ def kinds() -> dict[str, FileKind]:
     for name, options in tables.items():
         made[f"table {name}"] = FileKind(lambda path, options=options: _estimator(**options).save(path), _use_estimator)
     made["monitor"] = FileKind(_write_monitor, _use_monitor)
+    made["stream"] = FileKind(_write_stream, _use_stream)
     made["compressed"] = FileKind(_write_compressed, _use_compressed)
     made["labels"] = FileKind(_write_labels, _use_labels)
     made["checkpoint"] = FileKind(lambda path: _train(path, 1) and None, lambda path: _train(path, 2))

@@ -50,7 +50,7 @@ def folder(tmp_path_factory):
     for path in WRITTEN.glob("*.bayesnorm"):
         shutil.copy(path, made / path.stem.replace("_", " "))
     for name in KINDS:
-        if name.startswith("table ") or name == "checkpoint":
+        if name.startswith("table ") or name in ("checkpoint", "stream"):
             KINDS[name].write(made / name)
     return made
 
