@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import ast
+import re
 from collections import defaultdict
 from collections.abc import Iterator
 from pathlib import Path
@@ -107,3 +108,13 @@ def test_no_public_name_stands_for_two_things():
             if isinstance(node, ast.FunctionDef | ast.ClassDef) and not node.name.startswith("_"):
                 packages[node.name].add(path.relative_to(PACKAGE).parts[0])
     assert {name: sorted(where) for name, where in packages.items() if len(where) > 1 and name not in SHARED} == {}
+
+
+def test_files_that_comments_and_docstrings_name_exist():
+    names = {path.name for path in modules(PACKAGE)}
+    for path in modules(PACKAGE):
+        for mentioned in re.findall(r"`([a-z_/]+)\.py`", path.read_text()):
+            places = (PACKAGE / f"{mentioned}.py", path.parent / f"{mentioned}.py", ROOT / f"{mentioned}.py")
+            assert any(place.is_file() for place in places) or f"{mentioned}.py" in names, (
+                f"{path.name}: {mentioned}.py"
+            )

@@ -42,16 +42,16 @@ def augment(x: Tensor, generator: torch.Generator) -> Tensor:
 def _coloured(
     pixels: Tensor, brightness: Tensor, contrast: Tensor, saturation: Tensor, hue: Tensor, gamma: Tensor
 ) -> Tensor:
-    def each(values: Tensor) -> Tensor:
+    def by_image(values: Tensor) -> Tensor:
         return values[:, None, None, None]
 
     def grey(pixels: Tensor) -> Tensor:
         return torch.einsum("bgchw,c->bghw", pixels, pixels.new_tensor(GREY))[:, :, None]
 
-    pixels = (pixels * each(brightness)).clamp(0, 1)
+    pixels = (pixels * by_image(brightness)).clamp(0, 1)
     level = grey(pixels).mean((3, 4), keepdim=True)
-    pixels = (level + each(contrast) * (pixels - level)).clamp(0, 1)
-    pixels = (grey(pixels) + each(saturation) * (pixels - grey(pixels))).clamp(0, 1)
+    pixels = (level + by_image(contrast) * (pixels - level)).clamp(0, 1)
+    pixels = (grey(pixels) + by_image(saturation) * (pixels - grey(pixels))).clamp(0, 1)
     to_yiq = pixels.new_tensor(YIQ)
     angle = 2 * math.pi * hue
     turn = torch.eye(3, device=pixels.device).repeat(len(hue), 1, 1)
@@ -60,7 +60,7 @@ def _coloured(
     turn[:, 1, 2] = -turn[:, 2, 1]
     matrix = to_yiq.inverse() @ turn @ to_yiq
     pixels = torch.einsum("gdc,bgchw->bgdhw", matrix, pixels).clamp(1e-8, 1)
-    return pixels ** each(gamma)
+    return pixels ** by_image(gamma)
 
 
 def _moved(pixels: Tensor, degrees: Tensor, right: Tensor, down: Tensor, zoom: Tensor) -> Tensor:

@@ -126,13 +126,16 @@ def _estimate_batch(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore", BayesNormWarning)
         adapted = bn.adapt(posterior, x)
-        own = bn.drift(posterior, x).expected_error
-    assert own is not None
+        drift_estimate = bn.drift(posterior, x).expected_error
+    assert drift_estimate is not None
     before = source.network(x)
     after = functional_call(source.network, adapted.state(adapted.location), (x,))
     probs = [(logits / source.temperature).double().softmax(1).cpu().numpy() for logits in (before, after)]
     estimated = {name: (make(probs[0], clean), make(probs[1], clean)) for name, make in ESTIMATORS.items()}
-    return (error(before, y), error(after, y)), {OWN: (own.before.value, own.after.value), **estimated}
+    return (error(before, y), error(after, y)), {
+        OWN: (drift_estimate.before.value, drift_estimate.after.value),
+        **estimated,
+    }
 
 
 @torch.no_grad()

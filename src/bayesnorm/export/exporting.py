@@ -162,9 +162,9 @@ def _checked(
             predictive, (*module.chosen, *REFERENCES), lambda _: lambda part: part.interval(module.level)
         )
         values = predict([tensor.numpy() for tensor in tensors_of_inputs(inputs)])
-        error, of = largest_error(values, {key: value.numpy() for key, value in expected.items()})
+        error, output = largest_error(values, {key: value.numpy() for key, value in expected.items()})
         if not error <= worst:
-            worst, name = error, of
+            worst, name = error, output
     return worst, name
 
 

@@ -135,7 +135,7 @@ def _error(name: str, value: Any, target: Any, reference: Any) -> float:
 def _bare(name: str) -> str:
     """Return the name of an output without the task before it."""
     names = (*REGRESSION, *ENDS, *CLASSIFICATION)
-    return next(known for known in names if name == known or name.endswith(f"_{known}"))
+    return next(bare for bare in names if name == bare or name.endswith(f"_{bare}"))
 
 
 def _possible(predictive: Predictive) -> dict[str, Callable[[Any], Tensor]]:

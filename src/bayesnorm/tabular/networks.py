@@ -29,7 +29,7 @@ METHODS = (*BATCH_STATISTICS, "dropout", "ensemble")
 EPS = 1e-5
 
 # Number of batch-norm layers, counted from the last, whose statistics are sampled; all earlier layers run once for all
-# samples. The variance of the samples is scaled anyway (`uncertainty_parts.py`), so other layers would add little.
+# samples. The variance of the samples is scaled anyway (`search_results.py`), so other layers would add little.
 LATE_LAYERS = 1
 
 # Rank of the covariance of batch statistics for the method "gaussian".

@@ -1,6 +1,6 @@
 """Fit the noise of a table's targets to the members' predictions of held-out rows.
 
-`uncertainty_parts.py` estimates the epistemic uncertainty. This module fits the noise: a factor on the predicted
+`search_results.py` estimates the epistemic uncertainty. This module fits the noise: a factor on the predicted
 standard deviations, a floor under them, and heavy tails. Each held-out row is treated as a new row for the whole model:
 the epistemic uncertainty is a normal distribution around the members' mean, and the error is scaled down to that of a
 mean over all members.

@@ -119,9 +119,9 @@ class _Kinds:
         return torch.stack(results)
 
     def _value(self, node: Any, index: int) -> Any:
-        known = self.varying.get(node)
-        if known is not None:
-            return known[index]
+        values = self.varying.get(node)
+        if values is not None:
+            return values[index]
         if node.op == "get_attr":
             return self._traced.tensors[node.target]
         args, kwargs = fx.map_arg((node.args, node.kwargs), lambda parent: self._value(parent, index))
