@@ -26,7 +26,7 @@ BUDGET = {
     "network": 4_832,
     "network_report": 339,
     "plots": 890,
-    "posterior": 1_966,
+    "posterior": 1_965,
     "predictive": 888,
     "report": 1_934,
     "serving": 857,
