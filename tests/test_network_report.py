@@ -1,6 +1,8 @@
 """`bn.doctor` and `bayesnorm doctor`: one screen about any network, and no traceback."""
 
 import json
+import sys
+import warnings
 
 import pytest
 import torch
@@ -46,6 +48,24 @@ def test_one_screen_says_what_works_what_it_costs_and_what_to_do(snapshot):
     assert len(repr(report)) < 100
     assert report.to_dict()["findings"][1]["subject"] == "batch norm"
     assert "<h2>Recommended</h2>" in report.to_html()
+
+
+def test_a_network_of_torchscript_is_not_one_without_batch_norm():
+    with warnings.catch_warnings():
+        warnings.simplefilter("ignore", DeprecationWarning)
+        report = bn.doctor(torch.jit.script(convolutional()), IMAGES)
+    assert "it is a TorchScript module, whose layers are not accessible" in texts(report)["layers"][1]
+    assert report.recommendations == ("Pass the nn.Module that the network was made from.",)
+
+
+def test_a_failing_export_prints_nothing(monkeypatch, capsys):
+    def export(*_arguments, **_options):
+        print("a graph of many lines", file=sys.stderr)
+        raise ValueError("depends on data")
+
+    monkeypatch.setattr(torch.export, "export", export)
+    assert texts(bn.doctor(convolutional(), IMAGES, batch_size=8))["export"][1] == "failed: ValueError: depends on data"
+    assert not capsys.readouterr().err
 
 
 def test_data_scaled_otherwise_than_in_training_are_noticed():

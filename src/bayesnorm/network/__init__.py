@@ -92,6 +92,7 @@ from .layers import (
     dropout_rates as dropout_rates,
     find_batchnorm as find_batchnorm,
     find_dropout as find_dropout,
+    require_python as require_python,
     without_frozen as without_frozen,
 )
 from .restoring import (

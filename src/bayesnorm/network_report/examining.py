@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import contextlib
+import io
 import statistics
 import tempfile
 import time
@@ -32,6 +33,7 @@ from ..network import (
     mini_batches,
     output_entries,
     own_copy,
+    require_python,
     run_forward,
     unwrap,
 )
@@ -135,6 +137,7 @@ class _Examination:
     def layers(self) -> None:
         """Report the layers that can be sampled, and other normalisation."""
         network = unwrap(self.model)
+        require_python(network)
         batchnorm, dropout = find_batchnorm(network), find_dropout(network)
         others = Counter(type(module).__name__ for module in network.modules() if isinstance(module, OTHER_NORMS))
         if batchnorm:
@@ -207,7 +210,8 @@ class _Examination:
         """Try `torch.export` on a copy of the network."""
         args, kwargs = forward_arguments(self.examples())
         before = time.perf_counter()
-        torch.export.export(own_copy(unwrap(self.model)).eval(), args, kwargs, strict=False)
+        with contextlib.redirect_stderr(io.StringIO()):  # torch prints the whole graph of a failure
+            torch.export.export(own_copy(unwrap(self.model)).eval(), args, kwargs, strict=False)
         self.note("torch.export", f"works ({time.perf_counter() - before:.1f} s)")
 
     def cost(self, name: str, engine: Engine | None) -> None:
@@ -280,6 +284,9 @@ class _Examination:
 
     def advice(self) -> Iterator[str]:
         """Yield what to do, and why."""
+        if any(finding.subject == "layers" for finding in self.findings):  # their examination failed
+            yield "Pass the nn.Module that the network was made from."
+            return
         if not find_batchnorm(unwrap(self.model)):
             if find_dropout(unwrap(self.model)):
                 yield "bn.MCDropout().fit(model, None, likelihood): the network has dropout layers, and no batch norm."
