@@ -11,7 +11,7 @@ export BAYESNORM_DATA
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart lint format typecheck test-core test reproduce bench-inference bench-peers bench-shift bench-architectures bench-tabular bench-classes clean
+.PHONY: help install quickstart lint format typecheck test-core test reproduce bench-inference bench-peers bench-shift bench-architectures bench-tabular test-integrations bench-classes clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -91,6 +91,16 @@ bench-inference: .venv/.installed ## Time and accuracy of every way of predictin
 
 bench-peers: .venv-peers/.installed ## Compare with torch-uncertainty and laplace-torch: cost, scores, supported networks
 	.venv-peers/bin/python -m benchmarks.peers $(ARGS)
+
+.venv-integrations/.installed: pyproject.toml constraints.txt
+	$(PYTHON) -m venv .venv-integrations
+	.venv-integrations/bin/pip --disable-pip-version-check -q install -c constraints.txt \
+		-e ".[tabular,cli,serve,mlflow,lightning]" "tritonclient[http]" pytest hypothesis
+	@touch $@
+
+# The packages warn about themselves, so warnings are no errors here.
+test-integrations: .venv-integrations/.installed ## Test MLflow, Lightning and tritonclient in an environment of their own
+	OMP_NUM_THREADS=1 .venv-integrations/bin/python -m pytest -W default tests/integrations $(ARGS)
 
 .venv-shift/.installed: pyproject.toml benchmarks/shift_requirements.txt
 	$(PYTHON) -m venv .venv-shift

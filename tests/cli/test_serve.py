@@ -20,9 +20,8 @@ import pytest
 import torch
 from torch import nn
 
-pytest.importorskip("msgspec", reason="needs the extra serve: pip install msgspec starlette uvicorn")
-pytest.importorskip("starlette", reason="needs the extra serve: pip install msgspec starlette uvicorn")
-pytest.importorskip("uvicorn", reason="needs the extra serve: pip install msgspec starlette uvicorn")
+pytest.importorskip("msgspec", reason="needs the extra serve: pip install msgspec uvicorn")
+pytest.importorskip("uvicorn", reason="needs the extra serve: pip install msgspec uvicorn")
 
 import bayesnorm as bn
 from bayesnorm import serving

@@ -17,6 +17,9 @@ EXTRAS = PROJECT["optional-dependencies"]
 GATHERED = ("all", "dev")
 """Extras that stand for others; the second is for work on the package."""
 
+APART = ("mlflow", "lightning")
+"""Extras of integrations, which no other extra brings; their tests have an environment of their own."""
+
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "typing_extensions": "typing-extensions"}
 """What brings a module of another name."""
 
@@ -68,7 +71,7 @@ def test_experiments_run_where_the_package_is_worked_on():
 
 def test_all_is_every_extra():
     (line,) = EXTRAS["all"]
-    assert requirements.Requirement(line).extras == EXTRAS.keys() - {*GATHERED}
+    assert requirements.Requirement(line).extras == EXTRAS.keys() - {*GATHERED, *APART}
 
 
 @pytest.mark.parametrize(

@@ -35,6 +35,7 @@ ROOMS = [
     "serving",
     "demo",
     "cli",
+    "integrations",
     "__init__",
     "__main__",
     "experiments",
@@ -74,7 +75,6 @@ EXTRAS = (
     "onnxruntime",
     "onnxscript",
     "torchmetrics",
-    "starlette",
     "uvicorn",
     "msgspec",
 )

@@ -10,9 +10,8 @@ from typing import Any
 
 import pytest
 
-pytest.importorskip("msgspec", reason="needs the extra serve: pip install msgspec starlette uvicorn")
-pytest.importorskip("starlette", reason="needs the extra serve: pip install msgspec starlette uvicorn")
-pytest.importorskip("uvicorn", reason="needs the extra serve: pip install msgspec starlette uvicorn")
+pytest.importorskip("msgspec", reason="needs the extra serve: pip install msgspec uvicorn")
+pytest.importorskip("uvicorn", reason="needs the extra serve: pip install msgspec uvicorn")
 
 from bayesnorm import serving
 from bayesnorm.errors import BayesNormError
@@ -86,6 +85,13 @@ def test_a_request_has_a_time_limit():
         wait_until(lambda: server.ask("POST", "/predict", rows(1)).status == 200)
         assert model.batches.count(1) >= 1
         assert in_flight(server) == 0
+
+
+def test_large_bodies_are_answered():
+    model, text = Doubling(), "a" * (1 << 19)
+    with serving_model(model) as server, ThreadPoolExecutor(4) as pool:
+        replies = list(pool.map(lambda number: server.ask("POST", "/predict", rows(number, text=text)), range(4)))
+    assert [reply.json["predictions"][0]["twice"] for reply in replies] == [0, 2, 4, 6]
 
 
 def test_open_requests_are_answered_at_shutdown():

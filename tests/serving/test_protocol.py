@@ -10,9 +10,8 @@ from typing import Any
 import numpy as np
 import pytest
 
-pytest.importorskip("msgspec", reason="needs the extra serve: pip install msgspec starlette uvicorn")
-pytest.importorskip("starlette", reason="needs the extra serve: pip install msgspec starlette uvicorn")
-pytest.importorskip("uvicorn", reason="needs the extra serve: pip install msgspec starlette uvicorn")
+pytest.importorskip("msgspec", reason="needs the extra serve: pip install msgspec uvicorn")
+pytest.importorskip("uvicorn", reason="needs the extra serve: pip install msgspec uvicorn")
 
 from ..served import Doubling, Image, Server, serving_model
 
@@ -154,7 +153,10 @@ def test_bad_json_is_refused(server: Server, body: bytes):
 
 def test_wrong_addresses_and_outputs_are_refused(server: Server):
     assert server.ask("GET", "/nowhere").status == 404
-    assert server.ask("DELETE", "/predict").status == 405
+    wrong_method = server.ask("DELETE", "/predict")
+    assert (wrong_method.status, wrong_method.headers["allow"]) == (405, "POST")
+    assert server.ask("HEAD", "/v2/health/live").status == 200
+    assert "doubling" in server.ask("GET", "/v2/models/other/infer").json["error"]
     assert server.ask("GET", "/v2/models/other").status == 404
     assert server.ask("POST", "/predict", b"x", kind="text/html").status == 415
     assert server.ask("POST", "/predict", b"x", {"content-encoding": "gzip"}).status == 415

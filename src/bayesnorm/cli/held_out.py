@@ -15,7 +15,6 @@ from numpy.typing import NDArray
 from ..errors import InputError, quoted
 from ..words import format_count, format_date, were
 from .options import Task
-from .predictions import prediction_frame
 from .table_source import as_labels
 
 RowNumbers = NDArray[np.int64]
@@ -66,7 +65,7 @@ class HeldOutPredictions:
     Args:
         rows: Their numbers in the table.
         predictive: Their predictive distributions.
-        frame: The same predictions as columns, from `prediction_frame` at `LEVEL`.
+        frame: The same predictions as columns, from `tabular.prediction_frame` at `LEVEL`.
         pit: Maps the predictive's CDF at the targets, (rows, 1), to the CDF that the frame's intervals imply; None for
             classes.
         cross_validated: Whether all rows were predicted by cross-validation.
@@ -128,6 +127,8 @@ def predict_held_out(model: Any, inputs: Any, y: NDArray[Any], test: RowNumbers)
         y: The targets of all rows.
         test: Numbers of the held-out rows.
     """
+    from ..tabular import prediction_frame
+
     inputs, levels = inputs.iloc[test], getattr(model, "interval_levels_", None)
     predictive, uncertainty = model.predict_with_uncertainty(inputs)
     frame = prediction_frame(model, inputs, predictive, uncertainty, LEVEL)
@@ -147,7 +148,7 @@ def predict_by_folds(model: Any, inputs: Any) -> HeldOutPredictions:
         inputs: The inputs of all rows of the table.
     """
     from ..predictive import RegressionPredictive
-    from ..tabular import FoldLevels
+    from ..tabular import FoldLevels, prediction_frame
 
     held_out = model.selection_.out_of_fold
     inputs = inputs.iloc[held_out.rows]

@@ -15,41 +15,6 @@ from .tables import pandas
 DIGITS, ALL_DIGITS = 4, 17
 
 
-def prediction_frame(
-    model: Any, inputs: Any, predictive: Any, uncertainty: Any, level: float, levels: Any = None
-) -> Any:
-    """Return a data frame with the prediction of each row.
-
-    Regression: `mean`, `std`, `lower`, `upper`, `epistemic_std`, `aleatoric_std`. Classification: `predicted`, a column
-    `p(...)` for each class, `entropy`, `mutual_information`. Both: `row` (the number in the file), `unusual` (whether
-    the row differs clearly from the training rows) and `reason`.
-
-    Args:
-        model: A fitted estimator of `bayesnorm.tabular`.
-        inputs: A data frame of numbers and text whose index holds the row numbers in the file.
-        predictive, uncertainty: The result of `model.predict_with_uncertainty` for these rows.
-        level: Probability of the interval from `lower` to `upper`.
-        levels: The interval levels to use; None for those of the model. Ends of conformal intervals can be infinite.
-    """
-    pd = pandas()
-    columns: dict[str, Any] = {"row": np.asarray(inputs.index)}
-    if hasattr(model, "classes_"):
-        probs = model.proba_of(predictive)
-        columns["predicted"] = model.classes_[probs.argmax(1)]
-        for number, label in enumerate(model.classes_):
-            columns[f"p({label})"] = probs[:, number]
-    else:
-        columns |= {"mean": predictive.mean[:, 0].numpy(), "std": predictive.std[:, 0].numpy()}
-        if model.conformal and levels is None:
-            columns["lower"], columns["upper"] = model.predict_interval(inputs, level)
-        else:
-            lower, upper = (model.interval_of if levels is None else levels.interval)(predictive, level)
-            columns |= {"lower": lower[:, 0].numpy(), "upper": upper[:, 0].numpy()}
-    for name in uncertainty.columns.drop("unseen_columns"):
-        columns[name] = uncertainty[name].to_numpy()
-    return pd.DataFrame(columns)
-
-
 def count_infinite_intervals(frame: Any) -> int:
     """Return the number of rows whose interval is infinite on one side or both."""
     return int(np.isinf(frame[["lower", "upper"]].to_numpy()).any(1).sum()) if "lower" in frame else 0
@@ -75,7 +40,7 @@ def round_predictions(frame: Any, digits: int) -> Any:
     Classification: numbers keep `digits` decimals.
 
     Args:
-        frame: The predictions, from `prediction_frame`.
+        frame: The predictions, from `tabular.prediction_frame`.
         digits: Number of digits; `ALL_DIGITS` does not round.
     """
     if digits == ALL_DIGITS:
@@ -126,7 +91,7 @@ def join_targets(targets: Mapping[str, Any]) -> Any:
     """Return the predictions of several targets in one data frame, with one `unusual` and `reason` for each row.
 
     Args:
-        targets: The predictions of the same rows, from `prediction_frame`, by target.
+        targets: The predictions of the same rows, from `tabular.prediction_frame`, by target.
     """
     frames = list(targets.values())
     if len(frames) == 1:

@@ -196,7 +196,7 @@ def _reasons(model: Any, inputs: Any, frame: Any) -> Any:
     Args:
         model: A fitted estimator.
         inputs: The held-out rows.
-        frame: Their predictions, from `prediction_frame`.
+        frame: Their predictions, from `tabular.prediction_frame`.
     """
     from ..report import RowReasons, UncertaintyReasons
 

@@ -15,7 +15,6 @@ from .predictions import (
     count_infinite_intervals,
     count_reasons,
     join_targets,
-    prediction_frame,
     round_predictions,
 )
 from .tables import TableFile
@@ -111,6 +110,8 @@ class Scoring:
 
     def score(self, part: Any) -> Scored:
         """Return the predictions of a chunk of the table."""
+        from ..tabular import prediction_frame
+
         inputs, frames = self.inputs(part), []
         for model, values in zip(self.models, inputs, strict=True):
             predictive, uncertainty = model.predict_with_uncertainty(values)

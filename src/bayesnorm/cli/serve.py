@@ -18,7 +18,7 @@ from ..errors import BayesNormError, quoted
 from .ending import UsageError
 from .file_columns import convert_columns, formats_in_training
 from .options import option
-from .predictions import join_targets, prediction_frame
+from .predictions import join_targets
 from .printing import note
 from .run_folder import MODEL, read_runs, unchanged
 from .table_source import pandas, plain_cells
@@ -140,6 +140,8 @@ class TableModel:
 
     def predict(self, batch: Batch) -> Batch:
         """Return the columns of `bayesnorm predict`, unrounded."""
+        from ..tabular import prediction_frame
+
         frames = {}
         for target, (model, values) in self._values(batch).items():
             predictive, uncertainty = model.predict_with_uncertainty(values)

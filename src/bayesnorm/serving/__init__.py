@@ -4,12 +4,9 @@ from ..errors import MissingExtraError
 
 try:
     import msgspec  # noqa: F401
-    import starlette  # noqa: F401
     import uvicorn  # noqa: F401
 except ImportError as error:
-    raise MissingExtraError(
-        "bayesnorm serve needs starlette, uvicorn and msgspec. Run: pip install starlette uvicorn msgspec"
-    ) from error
+    raise MissingExtraError("bayesnorm serve needs uvicorn and msgspec. Run: pip install uvicorn msgspec") from error
 
 from .application import Settings as Settings, application as application
 from .models import Batch as Batch, Model as Model, Tensor as Tensor, datatype_of as datatype_of

@@ -3,23 +3,16 @@
 from __future__ import annotations
 
 import asyncio
-import contextlib
 import hashlib
 import hmac
 import sys
 import time
 import traceback
-from collections.abc import AsyncIterator, Awaitable, Callable
+from collections.abc import Awaitable, Callable
 from dataclasses import dataclass
-from typing import Any
-
-from starlette.applications import Starlette
-from starlette.exceptions import HTTPException
-from starlette.requests import ClientDisconnect, Request
-from starlette.responses import HTMLResponse, JSONResponse, PlainTextResponse, Response
-from starlette.routing import Route
 
 from .. import errors
+from .asgi import JSON, ClientLeft, Receive, Request, Response, Scope, Send, json_response, read_body, run_lifespan
 from .batching import Batcher
 from .inputs import model_batch, require_rows
 from .log import write_log
@@ -31,7 +24,10 @@ from .rows import decode_csv, decode_rows, encode_csv, encode_rows
 from .tensors import HEADER_LENGTH, decode_request, encode_reply
 
 Handler = Callable[[Request], Awaitable[Response]]
-JSON = "application/json"
+Decode = Callable[[bytes], tuple[Batch, Callable[[Batch], Response]]]
+
+# Bodies of at least this many bytes are decoded one after the other, and other requests are answered between them.
+LARGE_BODY = 2**18
 
 
 @dataclass(frozen=True)
@@ -55,8 +51,25 @@ class Settings:
     log: bool = True
 
 
+@dataclass(frozen=True)
+class Route:
+    """What happens at an address.
+
+    Args:
+        handler: Returns the response.
+        label: The address in metrics and logs.
+        method: The method that it accepts; HEAD counts as GET.
+        is_open: Whether it needs no token.
+    """
+
+    handler: Handler
+    label: str
+    method: str = "GET"
+    is_open: bool = False
+
+
 class Application:
-    """The handlers of one model.
+    """The handlers of one model, as an application of ASGI.
 
     Args:
         model: The model.
@@ -68,67 +81,75 @@ class Application:
         self.in_flight, self.ready = 0, False
         self.metrics = Metrics(lambda: self.in_flight, settings.queue)
         self.batcher = Batcher(model, self.metrics, settings.rows)
+        self._large_bodies = asyncio.Lock()
+        self._refused = Route(self._no_address, "other")
+        self._routes = {
+            "/v2/health/live": Route(self._live, "/v2/health/live", is_open=True),
+            "/v2/health/ready": Route(self._readiness, "/v2/health/ready", is_open=True),
+            "/v2": Route(self._server, "/v2"),
+            "/metrics": Route(self._metrics, "/metrics"),
+            "/openapi.json": Route(self._openapi, "/openapi.json"),
+            "/docs": Route(self._docs, "/docs"),
+        }
+        for version in ("", "/versions/1"):
+            path, label = f"/v2/models/{model.name}{version}", f"/v2/models/{{model}}{version}"
+            self._routes[path] = Route(self._metadata, label)
+            self._routes[f"{path}/ready"] = Route(self._readiness, f"{label}/ready")
+            self._routes[f"{path}/infer"] = Route(self._infer, f"{label}/infer", "POST")
+        if model.is_table:
+            self._routes["/predict"] = Route(self._predict, "/predict", "POST")
 
-    def asgi(self) -> Starlette:
-        """Return the application for a server of ASGI."""
-        routes = [
-            self._route("/v2/health/live", self._live, is_open=True),
-            self._route("/v2/health/ready", self._readiness, is_open=True),
-            self._route("/v2", self._server),
-            self._route("/metrics", self._metrics),
-            self._route("/openapi.json", self._openapi),
-            self._route("/docs", self._docs),
-        ]
-        for path in ("/v2/models/{model}", "/v2/models/{model}/versions/1"):
-            routes.append(self._route(path, self._metadata))
-            routes.append(self._route(f"{path}/ready", self._readiness))
-            routes.append(self._route(f"{path}/infer", self._infer, "POST"))
-        if self.model.is_table:
-            routes.append(self._route("/predict", self._predict, "POST"))
-        return Starlette(routes=routes, lifespan=self._lifespan, exception_handlers={HTTPException: _refused_address})
+    async def __call__(self, scope: Scope, receive: Receive, send: Send) -> None:
+        """Answer a request, or start and stop with the server."""
+        if scope["type"] == "http":
+            request = Request.from_scope(scope, receive)
+            await (await self._handle(request)).send(send)
+        elif scope["type"] == "lifespan":
+            await run_lifespan(self._start, receive, send)
 
-    @contextlib.asynccontextmanager
-    async def _lifespan(self, _: Starlette) -> AsyncIterator[None]:
+    def _start(self) -> Callable[[], Awaitable[None]]:
+        """Start to predict; return a function that stops it."""
         worker = asyncio.create_task(self.batcher.run())
         self.ready = True
-        try:
-            yield
-        finally:
+
+        async def stop() -> None:
             self.ready = False
             worker.cancel()
-            with contextlib.suppress(asyncio.CancelledError):
-                await worker
+            await asyncio.wait([worker])
 
-    def _route(self, path: str, handler: Handler, method: str = "GET", is_open: bool = False) -> Route:
-        """Return the route of a handler, with the token checked, errors as JSON, counted and logged."""
+        return stop
 
-        async def handle(request: Request) -> Response:
-            started, failure = time.perf_counter(), ""
-            try:
-                if not is_open:
-                    self._require_token(request)
-                self._require_model(request)
-                response = await handler(request)
-            except Refusal as refusal:
-                failure = str(refusal)
-                response = _problem(refusal.status, failure, dict(refusal.headers or {}))
-            except errors.BayesNormError as error:
-                failure = str(error)
-                response = _problem(400, failure)
-            except ClientDisconnect:
-                failure = "The client closed the connection."
-                response = _problem(400, failure)
-            except Exception:
-                failure = traceback.format_exc()
-                response = _problem(500, "The server failed. Its log says why.")
-            seconds = time.perf_counter() - started
-            self.metrics.request(path, response.status_code, seconds if method == "POST" else None)
-            if self.settings.log and (method == "POST" or failure):
-                line = {"path": path, "status": response.status_code, "milliseconds": round(1e3 * seconds, 2)}
-                write_log({**line, "error": failure} if failure else line)
-            return response
-
-        return Route(path, handle, methods=[method])
+    async def _handle(self, request: Request) -> Response:
+        """Return the response to a request, with the token checked, errors as JSON, counted and logged."""
+        started, failure = time.perf_counter(), ""
+        route = self._routes.get(request.path, self._refused)
+        try:
+            if not route.is_open:
+                self._require_token(request)
+            method = "GET" if request.method == "HEAD" else request.method
+            if route is not self._refused and method != route.method:
+                raise Refusal(
+                    405, f"{errors.quoted(request.path)} accepts {route.method} only.", {"allow": route.method}
+                )
+            response = await route.handler(request)
+        except Refusal as refusal:
+            failure = str(refusal)
+            response = _problem(refusal.status, failure, dict(refusal.headers or {}))
+        except errors.BayesNormError as error:
+            failure = str(error)
+            response = _problem(400, failure)
+        except ClientLeft:
+            failure = "The client closed the connection."
+            response = _problem(400, failure)
+        except Exception:
+            failure = traceback.format_exc()
+            response = _problem(500, "The server failed. Its log says why.")
+        seconds = time.perf_counter() - started
+        self.metrics.request(route.label, response.status, seconds if route.method == "POST" else None)
+        if self.settings.log and (route.method == "POST" or failure):
+            line = {"path": route.label, "status": response.status, "milliseconds": round(1e3 * seconds, 2)}
+            write_log({**line, "error": failure} if failure else line)
+        return response
 
     def _require_token(self, request: Request) -> None:
         """Raise a refusal unless the request has the token; the time that this takes does not depend on it."""
@@ -141,43 +162,37 @@ class Application:
         if not hmac.compare_digest(expected, received):
             raise Refusal(401, "Send the header Authorization: Bearer TOKEN.", {"www-authenticate": "Bearer"})
 
-    def _require_model(self, request: Request) -> None:
-        name = request.path_params.get("model", self.model.name)
-        if name != self.model.name:
-            raise Refusal(
-                404, f"There is no model {errors.quoted(name)}. This server has {errors.quoted(self.model.name)}."
-            )
-
     async def _live(self, _: Request) -> Response:
-        return JSONResponse({"live": True})
+        return json_response({"live": True})
 
     async def _readiness(self, _: Request) -> Response:
-        return JSONResponse({"ready": self.ready}, 200 if self.ready else 503)
+        return json_response({"ready": self.ready}, 200 if self.ready else 503)
 
     async def _server(self, _: Request) -> Response:
-        return JSONResponse({"name": "bayesnorm", "version": _version(), "extensions": ["binary_tensor_data"]})
+        return json_response({"name": "bayesnorm", "version": _version(), "extensions": ["binary_tensor_data"]})
 
     async def _metadata(self, _: Request) -> Response:
         tensors = {
             side: [{"name": t.name, "datatype": t.datatype, "shape": [-1, *t.shape]} for t in getattr(self.model, side)]
             for side in ("inputs", "outputs")
         }
-        return JSONResponse({"name": self.model.name, "versions": ["1"], "platform": "bayesnorm", **tensors})
+        return json_response({"name": self.model.name, "versions": ["1"], "platform": "bayesnorm", **tensors})
 
     async def _metrics(self, _: Request) -> Response:
-        return PlainTextResponse(self.metrics.text(), media_type="text/plain; version=0.0.4")
+        return Response(self.metrics.text().encode(), headers={"content-type": "text/plain; version=0.0.4"})
 
     async def _openapi(self, _: Request) -> Response:
-        return JSONResponse(description(self.model, _version()))
+        return json_response(description(self.model, _version()))
 
     async def _docs(self, _: Request) -> Response:
-        return HTMLResponse(page(self.model, _version()))
+        html = page(self.model, _version()).encode()
+        return Response(html, headers={"content-type": "text/html; charset=utf-8"})
 
     async def _infer(self, request: Request) -> Response:
         """Answer a request of the protocol, as JSON or binary."""
 
         def decode(body: bytes) -> tuple[Batch, Callable[[Batch], Response]]:
-            infer, arrays = decode_request(body, request.headers.get(HEADER_LENGTH))
+            infer, arrays = decode_request(body, request.headers.get(HEADER_LENGTH.lower()))
 
             def reply(outputs: Batch) -> Response:
                 content, headers = encode_reply(infer, self.model.name, self.model.outputs, outputs)
@@ -200,13 +215,20 @@ class Application:
         def decode(body: bytes) -> tuple[Batch, Callable[[Batch], Response]]:
             batch = (decode_csv if kind == "text/csv" else decode_rows)(body, self.model.inputs)
             encode, media = (encode_csv, "text/csv") if as_csv else (encode_rows, JSON)
-            return batch, lambda outputs: Response(encode(self.model.outputs, outputs), media_type=media)
+            return batch, lambda outputs: Response(encode(self.model.outputs, outputs), headers={"content-type": media})
 
         return await self._answer(request, decode)
 
-    async def _answer(
-        self, request: Request, decode: Callable[[bytes], tuple[Batch, Callable[[Batch], Response]]]
-    ) -> Response:
+    async def _no_address(self, request: Request) -> Response:
+        parts = request.path.split("/")
+        if parts[1:3] == ["v2", "models"] and len(parts) > 3 and parts[3] != self.model.name:
+            mine = errors.quoted(self.model.name)
+            raise Refusal(404, f"There is no model {errors.quoted(parts[3])}. This server has {mine}.")
+        raise Refusal(
+            404, f"There is no address {errors.quoted(request.path)}. See /docs for the addresses of this server."
+        )
+
+    async def _answer(self, request: Request, decode: Decode) -> Response:
         """Read, predict and answer a request within the limits."""
         if self.in_flight >= self.settings.queue:
             raise Refusal(
@@ -215,7 +237,13 @@ class Application:
         self.in_flight += 1
         try:
             async with asyncio.timeout(self.settings.seconds):
-                batch, reply = decode(await self._body(request))
+                body = await read_body(request, self.settings.mib)
+                if len(body) < LARGE_BODY:
+                    batch, reply = decode(body)
+                else:
+                    async with self._large_bodies:
+                        batch, reply = decode(body)
+                        await asyncio.sleep(0)
                 return reply(await self.batcher.predict(batch, require_rows(batch, self.settings.rows)))
         except TimeoutError:
             raise Refusal(
@@ -227,39 +255,19 @@ class Application:
         finally:
             self.in_flight -= 1
 
-    async def _body(self, request: Request) -> bytes:
-        """Return the body, or raise a refusal for one that is too large or compressed."""
-        if request.headers.get("content-encoding", "identity").lower() != "identity":
-            raise Refusal(415, "The body is compressed. Send it without Content-Encoding.")
-        most = int(self.settings.mib * 2**20)
-        parts, size = list[bytes](), 0
-        async for part in request.stream():
-            size += len(part)
-            if size > most:
-                raise Refusal(
-                    413, f"The body has more than {self.settings.mib:g} MiB. Send fewer rows.", {"connection": "close"}
-                )
-            parts.append(part)
-        return b"".join(parts)
 
-
-def application(model: Model, settings: Settings | None = None) -> Starlette:
+def application(model: Model, settings: Settings | None = None) -> Application:
     """Return the application of a model, for any server of ASGI.
 
     Args:
         model: The model.
         settings: The limits. [default: None, those of `Settings()`]
     """
-    return Application(model, settings or Settings()).asgi()
+    return Application(model, settings or Settings())
 
 
 def _problem(status: int, message: str, headers: dict[str, str] | None = None) -> Response:
-    return JSONResponse({"error": message}, status, headers)
-
-
-async def _refused_address(request: Request, error: Any) -> Response:
-    advice = "Use another method" if error.status_code == 405 else "See /docs for the addresses of this server"
-    return _problem(error.status_code, f"{error.detail}: {errors.quoted(request.url.path)}. {advice}.", error.headers)
+    return json_response({"error": message}, status, headers)
 
 
 def _version() -> str:

@@ -18,6 +18,9 @@ from .log import write_log
 from .metrics import Metrics
 from .models import Batch, Model
 
+# Rounds of the event loop that read and decode what has arrived at the server's connections.
+ROUNDS = 2
+
 # Rows of recent requests that are tested for drift together.
 WATCHED_ROWS = 500
 
@@ -66,7 +69,7 @@ class Batcher:
             while True:
                 await self._arrived.wait()
                 self._arrived.clear()
-                while together := self._next():
+                while together := await self._next():
                     await self._in_thread(self._predict, together)
                     self._remember(together)
                     if self._recent_rows >= WATCHED_ROWS and monotonic() >= self._next_watch:
@@ -74,9 +77,13 @@ class Batcher:
         finally:
             self._thread.shutdown(wait=False, cancel_futures=True)
 
-    def _next(self) -> list[Waiting]:
+    async def _next(self) -> list[Waiting]:
         """Take requests that nobody has given up from the queue, as many as are predicted together."""
-        together, rows = list[Waiting](), 0
+        together, rows, before = list[Waiting](), 0, 0
+        while before < len(self._waiting) < self.most_rows:
+            before = len(self._waiting)
+            for _ in range(ROUNDS):
+                await asyncio.sleep(0)
         while self._waiting and (not together or rows + self._waiting[0].rows <= self.most_rows):
             request = self._waiting.popleft()
             if not request.outputs.done():

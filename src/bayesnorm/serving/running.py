@@ -27,6 +27,8 @@ def listen(host: str, port: int) -> socket.socket:
     try:
         family = socket.getaddrinfo(host, port, type=socket.SOCK_STREAM)[0][0]
         listener = socket.create_server((host, port), family=family, backlog=4096)
+        # Without it, the system delays the body of a short reply by 40 ms. Accepted connections inherit it.
+        listener.setsockopt(socket.IPPROTO_TCP, socket.TCP_NODELAY, 1)
     except (OSError, OverflowError, UnicodeError) as error:
         raise BayesNormError(
             f"The server cannot use port {port} of {host} ({error}). Use another --port or --host."

@@ -17,6 +17,7 @@ from .explaining import UncertaintyExplanation as UncertaintyExplanation
 from .exporting import ExportedTable as ExportedTable, export_table as export_table
 from .intervals import FoldLevels as FoldLevels, OutOfFold as OutOfFold
 from .model_file import load as load
+from .prediction_frame import prediction_frame as prediction_frame
 from .preprocessing import Preprocessing as Preprocessing
 from .regressor import BayesNormRegressor as BayesNormRegressor
 from .search_results import EXPONENT as EXPONENT, NetworkSetting as NetworkSetting, Selection as Selection

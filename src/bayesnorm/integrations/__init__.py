@@ -1,0 +1,1 @@
+"""bayesnorm in other tools: one module each, which needs the package of its name."""
