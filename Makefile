@@ -95,7 +95,7 @@ bench-peers: .venv-peers/.installed ## Compare with torch-uncertainty and laplac
 .venv-integrations/.installed: pyproject.toml constraints.txt
 	$(PYTHON) -m venv .venv-integrations
 	.venv-integrations/bin/pip --disable-pip-version-check -q install -c constraints.txt \
-		-e ".[tabular,cli,serve,mlflow,lightning]" "tritonclient[http]" pytest hypothesis
+		-e ".[tabular,cli,serve,onnx,mlflow,lightning]" "tritonclient[http]" pytest hypothesis
 	@touch $@
 
 # The packages warn about themselves, so warnings are no errors here.

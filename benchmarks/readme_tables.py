@@ -21,6 +21,7 @@ from benchmarks.advice_tables import pruning_criteria, unusual_inputs
 from benchmarks.architectures_table import architectures
 from benchmarks.claims_table import claims
 from benchmarks.cost_tables import fitting, frontier, inference, inference_exactness, peers, segmentation, shift_cost
+from benchmarks.deployment_tables import deployment, serving_load
 from benchmarks.image_tables import (
     atanov_table1,
     compression,
@@ -296,6 +297,8 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "segmentation-table": segmentation,
         "fitting-table": fitting,
     },
+    "how_to/deploy.md": {"deployment": deployment},
+    "how_to/serve.md": {"serving-load": serving_load},
     "benchmarks/methods.md": {"methods-table": methods},
     "benchmarks/shift.md": {"shift-cost": shift_cost},
     "benchmarks/mcbn_regression.md": {

@@ -1,10 +1,9 @@
-"""`bayesnorm serve`: predict over HTTP, with a run of `bayesnorm fit` or with a network and its posterior."""
+"""`bayesnorm serve`: predict over HTTP, with a run of `bayesnorm fit`, an ONNX file, or a network and its posterior."""
 
 from __future__ import annotations
 
 import ipaddress
 import os
-import warnings
 from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -14,9 +13,10 @@ import numpy as np
 import torch
 import typer
 
-from ..errors import BayesNormError, quoted
+from ..errors import BayesNormError
 from .ending import UsageError
 from .file_columns import convert_columns, formats_in_training
+from .networks import Model, PosteriorFile, Shape, Weights, load_posterior
 from .options import option
 from .predictions import join_targets
 from .printing import note
@@ -24,30 +24,30 @@ from .run_folder import MODEL, read_runs, unchanged
 from .table_source import pandas, plain_cells
 
 if TYPE_CHECKING:
-    from ..serving import Batch, Model
+    from ..serving import Batch, Model as ServedModel
+
+# Default of --level.
+LEVEL = 0.9
 
 TOKEN = "BAYESNORM_TOKEN"
 """The environment variable with the token."""
 
 
 def serve(
-    run: Annotated[Path | None, typer.Argument(help="Folder that `bayesnorm fit --out` created.")] = None,
-    model: Annotated[
-        str | None,
-        option("MODULE:FUNCTION", "Function that returns a network, instead of RUN. This command runs its code."),
+    run: Annotated[
+        Path | None, typer.Argument(help="Folder that `bayesnorm fit --out` created, or an ONNX file.")
     ] = None,
-    weights: Annotated[
-        Path | None,
-        option("FILE", "Weights of the network: safetensors, or a torch.save file of tensors only.", "FUNCTION's"),
-    ] = None,
-    posterior: Annotated[Path | None, option("FILE", "File that `posterior.save` wrote; with --model.")] = None,
-    shape: Annotated[str | None, option("N,N,...", "Shape of one example, such as 3,32,32; with --model.")] = None,
+    model: Model = None,
+    weights: Weights = None,
+    posterior: PosteriorFile = None,
+    shape: Shape = None,
     name: Annotated[
-        str | None, option("NAME", "Name of the model in addresses.", "the name of the folder or function")
+        str | None, option("NAME", "Name of the model in addresses.", "the name of the folder, file or function")
     ] = None,
     level: Annotated[
-        float, option("P", "Probability that the interval from lower to upper contains the target.")
-    ] = 0.9,
+        float | None,
+        option("P", "Probability that the interval from lower to upper contains the target.", "0.9; an ONNX file's"),
+    ] = None,
     samples: Annotated[int | None, option("N", "Samples of a prediction; with --model.", "64", min=1)] = None,
     host: Annotated[str, option("ADDRESS", "Address that accepts connections; 0.0.0.0 for all.")] = "127.0.0.1",
     port: Annotated[int, option("PORT", "Port of this address; 0 for a free one.", min=0, max=65535)] = 8000,
@@ -71,21 +71,28 @@ def serve(
     \b
     Examples:
       bayesnorm serve run
+      bayesnorm serve net.onnx
       bayesnorm serve --model package.module:make --weights w.safetensors
                       --posterior net.bayesnorm --shape 3,32,32
     """
-    if not 0 < level < 1:
-        raise UsageError(f"--level must be a number between 0 and 1, got {level:g}.")
+    chosen_level = LEVEL if level is None else level
+    if not 0 < chosen_level < 1:
+        raise UsageError(f"--level must be a number between 0 and 1, got {chosen_level:g}.")
     if (run is None) == (model is None):
-        raise UsageError("Pass either the folder of a run or --model, for example: bayesnorm serve run.")
-    from ..serving import Settings, listen, serve as run_server
+        raise UsageError("Pass either a run, an ONNX file or --model, for example: bayesnorm serve run.")
+    from ..serving import NetworkModel, OnnxModel, Settings, listen, serve as run_server
 
     token = _token(token_file)
-    served: Model
-    if run is not None:
-        served = TableModel.from_folder(run, name, level)
+    served: ServedModel
+    if run is None:
+        loaded, sizes = load_posterior(str(model), weights, posterior, shape)
+        served = NetworkModel(loaded, sizes, name or str(model).rpartition(":")[2], chosen_level, samples)
+    elif run.suffix == ".onnx":
+        if level is not None:
+            raise UsageError(f"--level: the intervals are part of {run}. Export it again with another level.")
+        served = OnnxModel(run, name)
     else:
-        served = _network(str(model), weights, posterior, shape, name, level, samples)
+        served = TableModel.from_folder(run, name, chosen_level)
     settings = Settings(queue=queue, seconds=time_limit, mib=max_body, rows=max_rows, token=token, log=log)
     with listen(host, port) as listener:
         if token is None and not _is_local(listener.getsockname()[0]):
@@ -181,35 +188,6 @@ def _cells(column: Any) -> list[Any]:
 def _array(column: Any) -> Any:
     """Return a column of predictions as an array; text as objects."""
     return column.to_numpy() if column.dtype.kind in "biuf" else column.astype(str).to_numpy(dtype=object)
-
-
-def _network(
-    model: str,
-    weights: Path | None,
-    posterior: Path | None,
-    shape: str | None,
-    name: str | None,
-    level: float,
-    samples: int | None,
-) -> Model:
-    """Return a network with its posterior as the server needs it."""
-    from ..maps import load_network
-    from ..posterior import load
-    from ..serving import NetworkModel
-
-    if posterior is None or shape is None:
-        raise UsageError("--model also needs --posterior (a file of posterior.save) and --shape, such as 3,32,32.")
-    sizes = shape.split(",")
-    if not all(size.strip().isdecimal() and int(size) > 0 for size in sizes):
-        raise UsageError(f"--shape must be the sizes of one example, such as 3,32,32, got {quoted(shape)}.")
-    network, _ = load_network(model, weights)
-    with warnings.catch_warnings():
-        warnings.simplefilter("error")  # weights of another network
-        try:
-            loaded = load(posterior, network)
-        except UserWarning as warning:
-            raise BayesNormError(f"--posterior: {warning}") from None
-    return NetworkModel(loaded, tuple(map(int, sizes)), name or model.rpartition(":")[2], level, samples)
 
 
 def _token(file: Path | None) -> str | None:

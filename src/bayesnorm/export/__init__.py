@@ -9,3 +9,9 @@ from .exporting import (
 )
 from .module import SampledModule as SampledModule, as_module as as_module
 from .quantiles import MixtureInterval as MixtureInterval
+from .triton import (
+    OnnxTensor as OnnxTensor,
+    open_onnx as open_onnx,
+    triton_config as triton_config,
+    write_triton_repository as write_triton_repository,
+)

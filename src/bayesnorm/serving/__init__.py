@@ -11,4 +11,5 @@ except ImportError as error:
 from .application import Settings as Settings, application as application
 from .models import Batch as Batch, Model as Model, Tensor as Tensor, datatype_of as datatype_of
 from .networks import NetworkModel as NetworkModel, monitor_numbers as monitor_numbers
+from .onnx_files import OnnxModel as OnnxModel
 from .running import listen as listen, serve as serve

@@ -1,0 +1,76 @@
+"""Tables of the ways to deploy and of the load test of the server."""
+
+from __future__ import annotations
+
+from .markdown import table
+from .results_files import hardware, read
+
+
+def deployment() -> str:
+    """Return latency, throughput, memory and size of every way of deploying."""
+    results = read("deployment.json")
+    if results is None:
+        return ""
+    parts = []
+    for model, words in (
+        ("network", "ResNet-20, images of 32 x 32 pixels, last batch-norm layer sampled, 64 samples"),
+        ("table", "diabetes of scikit-learn, a run of `bayesnorm fit --fast`"),
+    ):
+        lines = [
+            [
+                way["way"],
+                f"{way['latency_ms']:.3g}",
+                f"{way['per_second']:,.0f}",
+                f"{way['load_seconds']:.2g}",
+                f"{way['resident_mib']:.0f}",
+                f"{way['megabytes']:.3g}",
+            ]
+            for way in results["ways"].values()
+            if way["model"] == model
+        ]
+        head = [words, "latency (ms)", "examples per second", "seconds to load", "memory (MiB)", "files (MB)"]
+        parts.append(table(head, lines))
+    return f"{hardware(results['machine'])}, onnxruntime {results['onnxruntime']}:\n\n" + "\n\n".join(parts)
+
+
+def serving_load() -> str:
+    """Return the results of the load test as a table."""
+    results = read("serving.json")
+    if results is None:
+        return ""
+    one, many = results["throughput"]["1_connections"], results["throughput"]["64_connections"]
+    kinds, killed = results["malformed"], results["kills"]
+    flood, memory = results["flood"], results["memory"]
+    counts = [count for outcomes in kinds["outcomes"].values() for count in outcomes.items()]
+    refused = sum(count for status, count in counts if status.startswith("4"))
+    one_words, many_words = (
+        f"{part['requests_per_second']:.0f} requests per second; p50 {part['p50_ms']:.0f} ms, p99 "
+        f"{part['p99_ms']:.0f} ms"
+        for part in (one, many)
+    )
+    lines = [
+        ["one connection", one_words],
+        [
+            "64 connections",
+            f"{many_words}; {many['rows_together']:.0f} rows predicted together; {results['throughput']['ratio']:.1f} "
+            "times the requests of one connection",
+        ],
+        [
+            f"{flood['in_flight']:,} requests at once",
+            f"{flood['right']:,} answered, {flood['429']:,} refused with status 429; the server lived",
+        ],
+        [
+            f"{memory['requests']:,} requests",
+            f"memory grew by {memory['growth_mib']:.1f} MiB from the second quarter to the last, to "
+            f"{memory['resident_mib'][-1]:.0f} MiB",
+        ],
+        [
+            f"killed {killed['kills']} times under load",
+            f"{killed['right']:,} right replies, {killed['lost']:,} lost connections, none wrong",
+        ],
+        [
+            f"{kinds['requests']:,} malformed requests",
+            f"{refused:,} refused with status 4xx, {kinds['faults']} faults, {kinds['tracebacks']} tracebacks",
+        ],
+    ]
+    return f"{hardware(results['machine'])}:\n\n{table(['test', 'result'], lines)}"
