@@ -255,7 +255,10 @@ def main() -> None:
             prepare_network(folder)
         os.environ["PYTHONPATH"] = os.pathsep.join([str(ROOT), os.environ.get("PYTHONPATH", "")])
         os.chdir(folder)
-        results["onnxruntime"] = importlib.metadata.version("onnxruntime")
+        results |= {
+            "onnxruntime": importlib.metadata.version("onnxruntime"),
+            "load_average": round(os.getloadavg()[0], 1),
+        }
         for name in options.only:
             model, words, files, _ = (PROCESSES | SERVERS)[name]
             numbers = in_child(name, folder) if name in PROCESSES else measure_server(name, folder)

@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from .markdown import table
 from .results_files import hardware, read
 
@@ -30,7 +32,8 @@ def deployment() -> str:
         ]
         head = [words, "latency (ms)", "examples per second", "seconds to load", "memory (MiB)", "files (MB)"]
         parts.append(table(head, lines))
-    return f"{hardware(results['machine'])}, onnxruntime {results['onnxruntime']}:\n\n" + "\n\n".join(parts)
+    where = f"{hardware(results['machine'])}, onnxruntime {results['onnxruntime']}, {_load(results)}"
+    return f"{where}:\n\n" + "\n\n".join(parts)
 
 
 def serving_load() -> str:
@@ -45,7 +48,7 @@ def serving_load() -> str:
     refused = sum(count for status, count in counts if status.startswith("4"))
     one_words, many_words = (
         f"{part['requests_per_second']:.0f} requests per second; p50 {part['p50_ms']:.0f} ms, p99 "
-        f"{part['p99_ms']:.0f} ms"
+        f"{part['p99_ms']:.0f} ms; {part['server_cpu_ms']:.2g} ms of CPU time per request"
         for part in (one, many)
     )
     lines = [
@@ -73,4 +76,10 @@ def serving_load() -> str:
             f"{refused:,} refused with status 4xx, {kinds['faults']} faults, {kinds['tracebacks']} tracebacks",
         ],
     ]
-    return f"{hardware(results['machine'])}:\n\n{table(['test', 'result'], lines)}"
+    where = f"{hardware(results['machine'])}, {_load(results['throughput'])}"
+    return f"{where}:\n\n{table(['test', 'result'], lines)}"
+
+
+def _load(numbers: dict[str, Any]) -> str:
+    """Return how busy the machine was with this and other work."""
+    return f"load average {numbers['load_average']:.0f} on two cores that other programs used too"

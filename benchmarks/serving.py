@@ -19,6 +19,7 @@ from __future__ import annotations
 import argparse
 import asyncio
 import json
+import os
 import re
 import statistics
 import subprocess
@@ -252,7 +253,7 @@ def main() -> None:
                 results[name] = PARTS[name](server, rows, options.scale)
             finally:
                 status = server.stop()
-            results[name]["exit_status"] = status
+            results[name] |= {"exit_status": status, "load_average": round(os.getloadavg()[0], 1)}
             print(name, json.dumps(results[name]), flush=True)
     options.out.write_text(json.dumps(results, indent=1) + "\n")
     failed = [name for name in options.only if not results[name]["passed"]]

@@ -5,10 +5,15 @@ import json
 import numpy as np
 import pytest
 
-from .conftest import houses
-
-runtime = pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install onnxruntime")
+pytest.importorskip("onnxruntime", reason="needs onnxruntime: pip install onnxruntime")
 pytest.importorskip("onnxscript", reason="needs onnxscript: pip install onnxscript")
+pytest.importorskip("uvicorn", reason="needs the extra serve: pip install msgspec uvicorn")
+
+import onnxruntime as runtime
+
+from bayesnorm.serving import OnnxModel
+
+from .conftest import houses
 
 
 def test_the_file_predicts_what_the_command_predicts(bayesnorm, refuses, regression_run, tmp_path):
@@ -29,6 +34,9 @@ def test_the_file_predicts_what_the_command_predicts(bayesnorm, refuses, regress
     predicted = np.array([[float(cell) for cell in line.split(",")[1:4]] for line in table])
     np.testing.assert_allclose((mean - predicted[:, 0]) / predicted[:, 1], 0, atol=1e-4)
     np.testing.assert_allclose((lower - predicted[:, 2]) / predicted[:, 1], 0, atol=1e-4)
+    served = OnnxModel(out)
+    cells = {name: np.array(column.tolist(), dtype=object) for name, column in inputs.items()}
+    np.testing.assert_array_equal(served.predict(cells)["mean"], mean)
     described = json.loads(session.get_modelmeta().custom_metadata_map["bayesnorm"])
     assert described["target"] == "price"
     assert "exists already. Use --force" in refuses("export", regression_run.run, out)

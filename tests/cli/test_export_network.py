@@ -41,16 +41,16 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 def test_a_network_becomes_a_file_and_a_repository(network: list[str], capsys: pytest.CaptureFixture[str]):
     assert run(["export", *network, "net.onnx", "--triton", "models", "--samples", "8"]) == 0, capsys.readouterr().err
-    session, inputs, outputs = open_onnx("net.onnx")
-    assert [tensor.shape for tensor in inputs] == [(3,)]
-    assert [tensor.name for tensor in outputs] == ["probs", "label", "entropy", "mutual_information"]
+    file = open_onnx("net.onnx")
+    assert [tensor.shape for tensor in file.inputs] == [(3,)]
+    assert [tensor.name for tensor in file.outputs] == ["probs", "label", "entropy", "mutual_information"]
     assert Path("models/net/1/model.onnx").read_bytes() == Path("net.onnx").read_bytes()
     from exported_network import make
 
     model = make()
     model.load_state_dict(torch.load("w.pt", weights_only=True))
     x = torch.randn(5, 3)
-    probs = session.run(["probs"], {inputs[0].name: x.numpy()})[0]
+    probs = file.session.run(["probs"], {file.inputs[0].name: x.numpy()})[0]
     expected = bn.load("net.bayesnorm", model.eval()).predict(x, samples=8).probs.numpy()
     np.testing.assert_allclose(probs, expected, atol=1e-6)
     assert "forward passes" in capsys.readouterr().err

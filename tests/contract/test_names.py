@@ -56,7 +56,7 @@ NO_VERBS |= {
 
 # The same word for the same thing: a command and what it runs, functions that load different files, and true-or-false
 # values of files and of commands.
-SHARED = {"doctor", "drift", "serve", "load", "flag"}
+SHARED = {"doctor", "drift", "export", "serve", "load", "flag"}
 
 
 def modules(*folders: Path) -> list[Path]:

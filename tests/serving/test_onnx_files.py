@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import csv
+import json
 from pathlib import Path
 from typing import Any
 
@@ -26,11 +27,12 @@ from ..served import serving_model
 FLOAT, TEXT, WHOLE = TensorProto.FLOAT, TensorProto.STRING, TensorProto.INT64
 
 
-def write_file(path: Path, nodes: Any, inputs: Any, outputs: Any) -> Path:
+def write_file(path: Path, nodes: Any, inputs: Any, outputs: Any, metadata: Any = None) -> Path:
     """Write an ONNX file; inputs and outputs are (name, type, shape)."""
     graph = helper.make_graph(nodes, "g", *([helper.make_tensor_value_info(*v) for v in s] for s in (inputs, outputs)))
     model = helper.make_model(graph, opset_imports=[helper.make_opsetid("", 18)], ir_version=10)
     onnx.checker.check_model(model)
+    helper.set_model_props(model, {} if metadata is None else {"bayesnorm": json.dumps(metadata)})
     path.write_bytes(model.SerializeToString())
     return path
 
@@ -88,6 +90,36 @@ def test_a_table_is_served_as_json_and_csv(table: Path):
         ):
             reply = server.ask("POST", "/predict", {"rows": [rows[0], rows[0] | {column: value}]})
             assert (reply.status, column in reply.json["error"]) == (400, True), reply.body
+
+
+def test_an_exported_table_has_dates_and_classes(tmp_path: Path):
+    nodes = [helper.make_node("Concat", ["day", "x"], ["probs"], axis=1)]
+    double = TensorProto.DOUBLE
+    inputs = [("day", double, ["n", 1]), ("x", double, ["n", 1])]
+    columns = [{"name": "day", "kind": "date"}, {"name": "x", "kind": "number"}]
+    metadata = {"kind": "table", "columns": columns, "classes": ["no", "yes"]}
+    path = write_file(tmp_path / "t.onnx", nodes, inputs, [("probs", double, ["n", 2])], metadata)
+    with serving_model(OnnxModel(path)) as server:
+        rows = [{"day": "1970-01-02T00:00:01.5", "x": 2}, {"day": "1970-01-01", "x": 2}, {"day": "", "x": 1}]
+        assert server.ask("POST", "/predict", {"rows": rows}).json["predictions"] == [
+            {"predicted": "no", "p(no)": 86401.5, "p(yes)": 2},
+            {"predicted": "yes", "p(no)": 0, "p(yes)": 2},
+            {"predicted": "no", "p(no)": None, "p(yes)": 1},
+        ]
+        for wrong in ("31.1.2024", 5, "now", "today"):
+            reply = server.ask("POST", "/predict", {"rows": [{"day": wrong, "x": 1}]})
+            assert (reply.status, "a date such as" in reply.json["error"]) == (400, True)
+
+
+def test_damaged_metadata_are_ignored(images: Path, tmp_path: Path):
+    model = onnx.load(images)
+    for text in ("{", "[1]", "[" * 100_000):
+        helper.set_model_props(model, {"bayesnorm": text})
+        path = tmp_path / "other.onnx"
+        path.write_bytes(model.SerializeToString())
+        assert not OnnxModel(path).is_table
+    with pytest.raises(BayesNormError, match="cannot be read"):
+        OnnxModel(tmp_path / "missing.onnx")
 
 
 def test_whole_numbers_keep_all_digits(table: Path):

@@ -65,8 +65,8 @@ def export(
     sources = len(runs) + (model is not None)
     if sources > 1 or (not sources and triton is None):
         raise UsageError(
-            "Pass what to export: the folder of a run and a file, --model and a file, or --triton and an ONNX file that "
-            "exists."
+            "Pass what to export: the folder of a run and a file, --model and a file, or --triton and an ONNX file "
+            "that exists."
         )
     if file.suffix != ".onnx":
         raise BayesNormError(f"FILE: {file.name} must end with .onnx.")

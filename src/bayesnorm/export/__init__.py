@@ -10,6 +10,7 @@ from .exporting import (
 from .module import SampledModule as SampledModule, as_module as as_module
 from .quantiles import MixtureInterval as MixtureInterval
 from .triton import (
+    OnnxFile as OnnxFile,
     OnnxTensor as OnnxTensor,
     open_onnx as open_onnx,
     triton_config as triton_config,

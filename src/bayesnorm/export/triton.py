@@ -5,12 +5,14 @@ from __future__ import annotations
 import json
 import os
 import re
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from ..errors import BayesNormError, load_package, quoted
 from ..writing import write_bytes
+from .exporting import METADATA
 
 ADVICE = "Reading ONNX files needs onnxruntime. Run: pip install onnxruntime"
 
@@ -40,15 +42,34 @@ class OnnxTensor:
     shape: tuple[int, ...]
 
 
-def open_onnx(path: str | os.PathLike[str], threads: int = 0) -> tuple[Any, list[OnnxTensor], list[OnnxTensor]]:
-    """Return the onnxruntime session of an ONNX file, its inputs and its outputs.
+@dataclass(frozen=True)
+class OnnxFile:
+    """An ONNX file that is ready to run.
+
+    Args:
+        session: The session of onnxruntime.
+        inputs, outputs: What it takes and gives.
+        metadata: What `export` wrote into it; empty for files of other programs.
+    """
+
+    session: Any
+    inputs: tuple[OnnxTensor, ...]
+    outputs: tuple[OnnxTensor, ...]
+    metadata: dict[str, Any]
+
+
+def open_onnx(path: str | os.PathLike[str], threads: int = 0) -> OnnxFile:
+    """Return an ONNX file, loaded in onnxruntime.
 
     Args:
         path: The file. Its inputs and outputs must have a free number of rows as their first axis.
         threads: Threads of one prediction; 0 for one per core.
     """
     onnxruntime = load_package("onnxruntime", ADVICE)
-    content = Path(path).read_bytes()
+    try:
+        content = Path(path).read_bytes()
+    except OSError as error:
+        raise BayesNormError(f"{path} cannot be read ({error.strerror}). Pass an ONNX file.") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 3
     try:
@@ -58,9 +79,14 @@ def open_onnx(path: str | os.PathLike[str], threads: int = 0) -> tuple[Any, list
         raise BayesNormError(
             f"{path} is not an ONNX file that onnxruntime can run ({words}). Export it again."
         ) from None
-    return session, *(
-        [_tensor(node, path) for node in nodes] for nodes in (session.get_inputs(), session.get_outputs())
+    inputs, outputs = (
+        tuple(_tensor(node, path) for node in nodes) for nodes in (session.get_inputs(), session.get_outputs())
     )
+    try:
+        metadata = json.loads(session.get_modelmeta().custom_metadata_map.get(METADATA, "{}"))
+    except (ValueError, RecursionError):
+        metadata = None
+    return OnnxFile(session, inputs, outputs, metadata if isinstance(metadata, dict) else {})
 
 
 def _tensor(node: Any, path: str | os.PathLike[str]) -> OnnxTensor:
@@ -93,15 +119,15 @@ def write_triton_repository(
     name = name or Path(path).stem
     if not re.fullmatch(r"[A-Za-z0-9_][A-Za-z0-9_.-]*", name):
         raise BayesNormError(f"The model cannot be called {quoted(name)}. Use letters, digits, '_', '-' and '.'.")
-    _, inputs, outputs = open_onnx(path)
+    file = open_onnx(path)
     model = Path(folder) / name
     (model / "1").mkdir(parents=True, exist_ok=True)
     write_bytes(model / "1" / "model.onnx", Path(path).read_bytes())
-    write_bytes(model / "config.pbtxt", triton_config(name, inputs, outputs, most_rows).encode())
+    write_bytes(model / "config.pbtxt", triton_config(name, file.inputs, file.outputs, most_rows).encode())
     return model
 
 
-def triton_config(name: str, inputs: list[OnnxTensor], outputs: list[OnnxTensor], most_rows: int) -> str:
+def triton_config(name: str, inputs: Sequence[OnnxTensor], outputs: Sequence[OnnxTensor], most_rows: int) -> str:
     """Return the configuration of a model for Triton, in the text format of protobuf."""
     lines = [f"name: {json.dumps(name)}", 'backend: "onnxruntime"', f"max_batch_size: {most_rows}"]
     for side, tensors in (("input", inputs), ("output", outputs)):

@@ -20,7 +20,7 @@ KINDS = {"NumericColumn": "double", "CategoricalColumn": "string", "DateColumn":
 FILE, LEVEL = "model.bayesnorm", 0.9
 
 
-class TableModel:
+class EstimatorModel:
     """What MLflow calls to predict: data frames with the columns of training, or lists of dictionaries."""
 
     def __init__(self, path: str) -> None:
@@ -33,7 +33,7 @@ class TableModel:
         return prediction_frame(self.estimator, table, predictive, uncertainty, level).drop(columns="row")
 
 
-_load_pyfunc = TableModel  # the name that MLflow looks for in a loader module
+_load_pyfunc = EstimatorModel  # the name that MLflow looks for in a loader module
 
 
 def save_model(estimator: Any, path: str | Path, **options: Any) -> None:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 import os
+import re
 from pathlib import Path
 from typing import Any
 
@@ -11,15 +12,16 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import BayesNormError, InputError, quoted
-from ..export import OnnxTensor, open_onnx
+from ..export import OnnxFile, OnnxTensor, open_onnx
 from .models import DATATYPES, Batch, Tensor
 
 
 class OnnxModel:
     """An ONNX file as the server needs it.
 
-    A file whose inputs all have one number or text per row, and which has several inputs or text, is a table: rows as
-    JSON and CSV are accepted, and missing numbers are NaN in the graph, missing text is "".
+    An exported table is served as a table, and so is any file whose inputs have one number or text per row, if it has
+    several inputs or text: rows as JSON and CSV are accepted. Missing numbers are NaN in the graph, and missing text is
+    "". Of an exported table, dates are text such as 2024-01-31, and each class has a column of probabilities.
 
     Args:
         path: The file.
@@ -27,37 +29,77 @@ class OnnxModel:
     """
 
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
-        self.name = name or Path(path).stem
-        self._session, inputs, outputs = open_onnx(path)
-        scalar = all(tensor.shape in ((), (1,)) for tensor in inputs)
-        self.is_table = scalar and (len(inputs) > 1 or inputs[0].datatype == "BYTES")
-        self._shapes = {tensor.name: tensor.shape for tensor in inputs}
-        self.inputs = tuple(
-            Tensor(tensor.name, tensor.datatype, () if self.is_table else _fixed(tensor)) for tensor in inputs
-        )
-        self.outputs = tuple(Tensor(tensor.name, tensor.datatype, tensor.shape) for tensor in outputs)
-        for tensor in (*inputs, *outputs):
+        self.name, self._file = name or Path(path).stem, open_onnx(path)
+        for tensor in (*self._file.inputs, *self._file.outputs):
             if tensor.datatype not in DATATYPES:
                 raise BayesNormError(f"{path}: {quoted(tensor.name)} has the datatype {tensor.datatype}. Use FP32.")
+        self.is_table = _is_table(self._file)
+        self._dates, self._classes = _dates_and_classes(self._file.metadata)
+        self.inputs = tuple(map(self._input, self._file.inputs))
+        self.outputs = tuple(part for tensor in self._file.outputs for part in self._output(tensor))
+
+    def _input(self, tensor: OnnxTensor) -> Tensor:
+        datatype = "BYTES" if tensor.name in self._dates else tensor.datatype
+        return Tensor(tensor.name, datatype, () if self.is_table else _fixed(tensor))
+
+    def _output(self, tensor: OnnxTensor) -> list[Tensor]:
+        if tensor.name == "probs" and tensor.shape == (len(self._classes),):
+            columns = [Tensor(f"p({label})", tensor.datatype) for label in self._classes]
+            return [Tensor("predicted", "BYTES"), *columns]
+        return [Tensor(tensor.name, tensor.datatype, () if self.is_table and tensor.shape == (1,) else tensor.shape)]
 
     def predict(self, batch: Batch) -> Batch:
         """Return the outputs of rows."""
-        feed = {}
-        for tensor in self.inputs:
-            array = batch[tensor.name]
-            if self.is_table:
-                column = _text(array) if tensor.datatype == "BYTES" else _numbers(tensor, array)
-                array = column.reshape(-1, *self._shapes[tensor.name])
-            feed[tensor.name] = array
-        names = [tensor.name for tensor in self.outputs]
-        arrays = dict(zip(names, self._session.run(names, feed), strict=True))
-        if not self.is_table:
-            return arrays
-        return {name: array[:, 0] if array.shape[1:] == (1,) else array for name, array in arrays.items()}
+        feed = {
+            tensor.name: self._column(tensor, batch[tensor.name]) if self.is_table else batch[tensor.name]
+            for tensor in self._file.inputs
+        }
+        names = [tensor.name for tensor in self._file.outputs]
+        arrays = dict(zip(names, self._file.session.run(names, feed), strict=True))
+        if any(tensor.name == "predicted" for tensor in self.outputs):
+            probs = arrays.pop("probs")
+            arrays["predicted"] = np.array(self._classes, dtype=object)[probs.argmax(1)]
+            arrays |= {f"p({label})": column for label, column in zip(self._classes, probs.T, strict=True)}
+        return {tensor.name: arrays[tensor.name].reshape(-1, *tensor.shape) for tensor in self.outputs}
 
     def watch(self, batch: Batch) -> dict[str, float]:
         """Return nothing: the file does not store the statistics of training."""
         return {}
+
+    def _column(self, tensor: OnnxTensor, cells: NDArray[Any]) -> NDArray[Any]:
+        """Return the cells of a column as the graph needs them; rows are numbered from 1 in errors."""
+        if tensor.datatype == "BYTES":
+            column = np.array(["" if cell is None else str(cell) for cell in cells], dtype=object)
+        else:
+            column = np.empty(len(cells), DATATYPES[tensor.datatype])
+            for row, cell in enumerate(cells.tolist()):
+                try:
+                    column[row] = _seconds(cell) if tensor.name in self._dates else _number(cell, column.dtype)
+                except (TypeError, ValueError, OverflowError):
+                    kind = "a date such as 2024-01-31" if tensor.name in self._dates else "a number"
+                    raise InputError(
+                        f"Column {quoted(tensor.name)} contains {quoted(cell)} in row {row + 1}. Send {kind}, which "
+                        f"must fit {tensor.datatype}."
+                    ) from None
+        return column.reshape(-1, *tensor.shape)
+
+
+def _is_table(file: OnnxFile) -> bool:
+    """Return whether the inputs of a file are columns of a table."""
+    columns = all(tensor.shape in ((), (1,)) for tensor in file.inputs)
+    several = len(file.inputs) > 1 or file.inputs[0].datatype == "BYTES"
+    return columns and (several or file.metadata.get("kind") == "table")
+
+
+def _dates_and_classes(metadata: dict[str, Any]) -> tuple[set[str], list[str]]:
+    """Return the columns of dates and the labels of the classes of an exported table."""
+    if metadata.get("kind") != "table":
+        return set(), []
+    try:
+        dates = {str(column["name"]) for column in metadata["columns"] if column["kind"] == "date"}
+        return dates, [str(label) for label in metadata["classes"]]
+    except (KeyError, TypeError):
+        raise BayesNormError("The description of the table in the ONNX file is damaged. Export it again.") from None
 
 
 def _fixed(tensor: OnnxTensor) -> tuple[int, ...]:
@@ -70,32 +112,22 @@ def _fixed(tensor: OnnxTensor) -> tuple[int, ...]:
     return tensor.shape
 
 
-def _text(column: NDArray[Any]) -> NDArray[Any]:
-    return np.array(["" if cell is None else str(cell) for cell in column], dtype=object)
+def _number(cell: Any, dtype: np.dtype[Any]) -> float | int:
+    """Return a cell as a number of a type, or raise an error; a missing one is NaN."""
+    if dtype.kind != "f":
+        if isinstance(cell, float) and not cell.is_integer():
+            raise ValueError
+        return int(cell)
+    number = math.nan if cell is None or cell == "" else float(cell)
+    if abs(number) > float(np.finfo(dtype).max):
+        raise OverflowError
+    return number
 
 
-def _numbers(tensor: Tensor, column: NDArray[Any]) -> NDArray[Any]:
-    """Return a column as numbers of the datatype of the input; missing values are NaN."""
-    numbers = np.empty(len(column), DATATYPES[tensor.datatype])
-    for row, cell in enumerate(column.tolist()):
-        try:
-            with np.errstate(over="raise"):
-                numbers[row] = _number(cell, numbers.dtype.kind)
-            if np.isinf(numbers[row]):
-                raise ValueError
-        except (TypeError, ValueError, OverflowError, FloatingPointError):
-            kind = "a number" if numbers.dtype.kind == "f" else "a whole number"
-            raise InputError(
-                f"Column {quoted(tensor.name)} contains {quoted(cell)} in row {row + 1}. Send {kind} that fits "
-                f"{tensor.datatype}."
-            ) from None
-    return numbers
-
-
-def _number(cell: Any, kind: str) -> float | int:
-    """Return a cell as a number of a kind of dtype, or raise an error."""
-    if kind == "f":
-        return math.nan if cell is None or cell == "" else float(cell)
-    if isinstance(cell, float) and not cell.is_integer():
+def _seconds(cell: Any) -> float:
+    """Return a date as seconds since 1970, or raise an error; a missing one is NaN."""
+    if cell is None or cell == "":
+        return math.nan
+    if not isinstance(cell, str) or not re.match(r"\d{4}-\d\d-\d\d", cell):
         raise ValueError
-    return int(cell)
+    return float((np.datetime64(cell, "us") - np.datetime64(0, "us")) / np.timedelta64(1, "s"))
