@@ -73,19 +73,30 @@ export function backwardBatch(network, pass, outputGradient, gradient, rows, mas
       const scale = layer.gamma[c] * inverse[c];
       for (let b = c; b < rows * width; b += width) back[b] = scale * (back[b] - (sum + normal[b] * product) / rows);
     }
-    const { inputs } = layer;
     const before = pass.saved[l].back.fill(0);
-    for (let b = 0; b < rows; b++) {
-      for (let c = 0; c < width; c++) {
-        const value = back[b * width + c];
-        if (value === 0) continue;
-        for (let i = 0, w = c * inputs, x = b * inputs; i < inputs; i++) {
-          slopes.weight[w + i] += value * input[x + i];
-          before[x + i] += value * layer.weight[w + i];
-        }
-      }
-    }
+    addOuterProducts(slopes.weight, back, input, rows, layer.inputs, width);
+    if (l) addProducts(before, back, layer.weight, rows, layer.inputs, width);
     back = before;
+  }
+}
+
+// gradient[c, i] += sum over b of back[b, c] input[b, i]
+function addOuterProducts(gradient, back, input, rows, inputs, width) {
+  for (let c = 0; c < width; c++) {
+    for (let b = 0; b < rows; b++) {
+      const value = back[b * width + c];
+      for (let i = 0, w = c * inputs, x = b * inputs; i < inputs; i++) gradient[w + i] += value * input[x + i];
+    }
+  }
+}
+
+// before[b, i] += sum over c of back[b, c] weight[c, i]
+function addProducts(before, back, weight, rows, inputs, width) {
+  for (let b = 0; b < rows; b++) {
+    for (let c = 0; c < width; c++) {
+      const value = back[b * width + c];
+      for (let i = 0, w = c * inputs, x = b * inputs; i < inputs; i++) before[x + i] += value * weight[w + i];
+    }
   }
 }
 
