@@ -58,7 +58,8 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
         """Choose the settings by cross-validation, train the networks, and return this estimator.
 
         Args:
-            X: A data frame or array of numbers, text, categories, booleans, dates and missing values.
+            X: A data frame (of pandas, polars or Arrow) or an array, with numbers, text, categories, booleans, dates
+                and missing values.
             y: Labels, numbers or text, with at least two different values.
             sample_weight: Weight of each row in training and in cross-validation. Rows of weight 0 are left out.
             groups: A group label for each row. Rows of one group are never split between training and validation.

@@ -28,6 +28,7 @@ from ..shift import adapt, drift
 from .checks import as_input_errors, check_frame, check_parameters, device_named, group_numbers, row_weights
 from .choosing import Chooser
 from .column_checks import MOST_COLUMNS, ColumnScreen
+from .data_frames import as_pandas
 from .explaining import PAIRS, UncertaintyExplanation, explain_uncertainty, usual_row
 from .fast_networks import FastNetworks
 from .held_out import Split
@@ -100,6 +101,7 @@ class TabularEstimator(BaseEstimator):
     def _fit(self, X: Any, y: Any, sample_weight: Any, groups: Any = None) -> Self:
         """Choose the settings and train the networks; `y` has been checked."""
         check_parameters(self.get_params(deep=False))
+        X = as_pandas(X)
         self._check_table(X, reset=True)
         with as_input_errors():
             check_consistent_length(X, y)
@@ -271,6 +273,7 @@ class TabularEstimator(BaseEstimator):
         if baseline is None:
             baseline = usual_row(self.preprocessing_, self.training_columns_)
         else:
+            baseline = as_pandas(baseline)
             self._check_table(baseline, reset=False)
         return explain_uncertainty(
             self._predict_inputs,
@@ -354,6 +357,7 @@ class TabularEstimator(BaseEstimator):
     def _read(self, X: Any) -> TableRows:
         """Return the values and features of a table, which must have the columns of training."""
         check_is_fitted(self)
+        X = as_pandas(X)
         self._check_table(X, reset=False)
         return self.preprocessing_.read(X)
 

@@ -102,7 +102,8 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         """Choose the settings by cross-validation, train the networks, and return this estimator.
 
         Args:
-            X: A data frame or array of numbers, text, categories, booleans, dates and missing values.
+            X: A data frame (of pandas, polars or Arrow) or an array, with numbers, text, categories, booleans, dates
+                and missing values.
             y: Targets, (rows,), or (rows, outputs) for several.
             sample_weight: Weight of each row in training and in cross-validation. Rows of weight 0 are left out.
             groups: A group label for each row. Rows of one group are never split between training and validation.
