@@ -48,7 +48,9 @@ def interrupt(monkeypatch):
 
 def write_rows(tmp_path, kind):
     """Write the same new rows in a format, and return the argument of the command for them."""
-    path = write_csv(tmp_path / "new.csv", houses(ROWS, seed=1))
+    lines = houses(ROWS, seed=1)
+    lines[3][0] = lines[20][0] = 9999  # rows unlike those of training, with reasons
+    path = write_csv(tmp_path / "new.csv", lines)
     frame = pandas.read_csv(path)
     if kind == "jsonl":
         frame.to_json(tmp_path / "new.jsonl", orient="records", lines=True)
@@ -92,6 +94,7 @@ def test_parts_continue_and_are_the_whole(bayesnorm, regression_run, tmp_path, s
     ended = bayesnorm(*arguments)
     assert "Continuing after 24 rows that an earlier command predicted." in ended.err
     assert f"Wrote {ROWS} predictions to {out}." in ended.err
+    assert f"2 of {ROWS} rows are unusual" in ended.err
     assert not folder.exists()
     if suffix == "csv":
         assert out.read_bytes() == in_one

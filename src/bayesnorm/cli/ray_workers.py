@@ -70,7 +70,8 @@ def ray_workers(
     advice = "--runner ray needs Ray. Run: pip install ray"
     ray = load_package("ray", advice)
     load_package("ray.exceptions", advice)
-    with _connected(ray, address, workers or len(os.sched_getaffinity(0))):
+    processors = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    with _connected(ray, address, workers or processors):
         count = workers or max(1, int(ray.cluster_resources().get("CPU", 1)))
         here = f"{Path(__file__).parents[2]}{os.pathsep}${{PYTHONPATH}}"
         actor = ray.remote(

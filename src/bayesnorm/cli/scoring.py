@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
+from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..progress import Progress
@@ -49,7 +49,7 @@ class Totals:
 
     def as_json(self) -> dict[str, Any]:
         """Return the counts as JSON values."""
-        return asdict(self)
+        return {**vars(self), "reasons": dict(self.reasons)}
 
     @classmethod
     def from_json(cls, values: Mapping[str, Any]) -> Totals:
