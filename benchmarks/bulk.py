@@ -52,7 +52,8 @@ def table(rows: int, seed: int) -> pd.DataFrame:
     days = generator.integers(0, 1000, rows)
     columns["day"] = np.datetime64("2022-01-01") + days.astype("timedelta64[D]")
     frame = pd.DataFrame(columns)
-    mean = np.sin(2 * frame["x0"]) + frame["x1"] * frame["x2"] + 0.5 * frame["gap"].fillna(0) + (frame["city"] == "Oslo")
+    mean = np.sin(2 * frame["x0"]) + frame["x1"] * frame["x2"] + 0.5 * frame["gap"].fillna(0)
+    mean += frame["city"] == "Oslo"
     mean += 0.02 * frame["count"] + 0.3 * np.sin(2 * np.pi * days / 365)
     frame["target"] = (mean + generator.normal(size=rows) * (0.3 + 0.2 * frame["x3"].abs())).round(4)
     return frame
