@@ -45,9 +45,7 @@ def streams():
     return noise
 
 
-@pytest.mark.parametrize(
-    "make", [no_adaptation, batch_statistics, blended_statistics, Tent, Eata, Sar, Rotta, Note], ids=str
-)
+@pytest.mark.parametrize("make", [no_adaptation, batch_statistics, blended_statistics, Tent, Eata, Sar, Rotta, Note])
 def test_streams_side_by_side_get_what_they_would_get_alone(source, streams, make, monkeypatch):
     monkeypatch.setattr("experiments.shift.peers.memory_methods.augment", lambda x, _: x)  # the rest is not random
     together, alone = make(source, 2), [make(source, 1) for _ in range(2)]
