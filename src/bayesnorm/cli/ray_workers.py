@@ -149,7 +149,7 @@ def _connected(ray: Any, address: str | None, processors: int) -> Iterator[None]
         _require_reachable(address)
     main, handler = threading.current_thread() is threading.main_thread(), signal.getsignal(signal.SIGTERM)
     try:
-        with _quiet_settings(own=address is None):
+        with _quiet_settings(temporary=address is None):
             try:
                 ray.init(**options, log_to_driver=False, logging_level="error")
             except (ConnectionError, RuntimeError, ValueError, ray.exceptions.RayError) as error:
@@ -174,11 +174,11 @@ def _require_reachable(address: str) -> None:
 
 
 @contextlib.contextmanager
-def _quiet_settings(own: bool) -> Iterator[None]:
+def _quiet_settings(temporary: bool) -> Iterator[None]:
     """Turn off Ray's usage statistics, and leave no secret of a temporary cluster in the user's home folder."""
     settings = {"RAY_USAGE_STATS_ENABLED": "0"}
     has_secret = any(name in os.environ for name in ("RAY_AUTH_TOKEN", "RAY_AUTH_TOKEN_PATH"))
-    if own and not has_secret and not (Path.home() / ".ray" / "auth_token").exists():
+    if temporary and not has_secret and not (Path.home() / ".ray" / "auth_token").exists():
         settings["RAY_AUTH_TOKEN"] = secrets.token_hex(32)
     before = {name: os.environ.get(name) for name in (*settings, "RAY_AUTH_MODE")}
     os.environ.update(settings)
