@@ -19,6 +19,7 @@ from . import (
     claims,
     compare_methods,
     compression,
+    demo_digits,
     export,
     kendall_segmentation,
     kendall_uncertainty,
@@ -74,6 +75,7 @@ BENCHMARK: dict[str, Callable[..., None]] = {"uci": benchmark.main, "show": show
 NETWORKS: dict[str, Callable[..., None]] = {
     "train-image": train_image.main,
     "train-segmentation": train_segmentation.main,
+    "demo-digits": demo_digits.main,
 }
 
 app = typer.Typer(name=PROGRAM, add_completion=False, pretty_exceptions_enable=False, rich_markup_mode="rich")

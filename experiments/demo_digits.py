@@ -1,4 +1,4 @@
-"""Train the digits network of the live page, and write its weights: `python -m experiments.demo_digits`.
+"""Train the digits network of the live page, and write its weights: `python -m experiments demo-digits`.
 
 A convolutional network with batch norm on scikit-learn's 1,797 digits of 8 x 8 pixels; notMNIST's letters, which it has
 not seen, show what its uncertainty finds. Weights are rounded to 8 bits,
@@ -92,7 +92,11 @@ def floats(values: Any) -> str:
 
 
 def main() -> None:
-    """Train the network, and write the file that the page contains."""
+    """Train the digits network of the live page in about a minute, and write the file that the page contains.
+
+    \b
+    python -m experiments demo-digits
+    """
     (x, y), (x_held, y_held) = digits()
     torch.manual_seed(0)
     network = DigitsNetwork()
@@ -150,7 +154,3 @@ def main() -> None:
     print(f"Held-out errors {errors}, temperature {likelihood.temperature:.3g}.")
     print(f"Limits {limits}; {unsure:.0%} of letters are above that of the entropy.")
     print(f"Wrote {path}: {path.stat().st_size:,} bytes.")
-
-
-if __name__ == "__main__":
-    main()

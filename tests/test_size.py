@@ -18,7 +18,7 @@ BUDGET = {
     "compression": 712,
     "demo": 53,
     "engines": 602,
-    "export": 536,
+    "export": 539,
     "integrations": 59,
     "likelihoods": 720,
     "maps": 518,

@@ -8,6 +8,7 @@ from argument_kinds import (
     HUGE,
     LEAST_0,
     PRIOR,
+    SAMPLES,
     Call,
     accepted,
     function,
@@ -106,7 +107,7 @@ CALLS = {
     "kl_divergence_of_weights": Call(
         lambda samples, seed: variational().kl(samples, seed), samples=whole(3, name="n"), seed=seed()
     ),
-    "elbo": Call(lambda samples, seed: variational().elbo(X, Y, samples, seed), samples=whole(3), seed=seed()),
+    "elbo": Call(lambda samples, seed: variational().elbo(X, Y, samples, seed), samples=whole(3, SAMPLES), seed=seed()),
     "at_batch_size": Call(_at_batch_size, batch_size=number(16.0)),
     "at_batch_size_of_a_combination": Call(
         lambda batch_size: combination().at_batch_size(batch_size).predict(X).std, batch_size=number(16.0)

@@ -12,6 +12,7 @@ from argument_kinds import (
     HUGE,
     LEAST_0,
     PER_UNIT,
+    SAMPLES,
     Call,
     accepted,
     function,
@@ -129,7 +130,7 @@ CALLS = {
     # Functions of a posterior.
     "calibrate": Call(
         lambda **options: bn.calibrate(fitted(1), X, Y, **options).predict(X).std,
-        samples=whole(4, none=True),
+        samples=whole(4, SAMPLES, none=True),
         seed=seed(),
         refinements=whole(2, LEAST_0, (-1,)),
         evidence=number(0.5, FROM_0, (-1,)),
@@ -141,7 +142,7 @@ CALLS = {
     "select_batch_size": Call(
         _select_batch_size,
         size=accepted(32),
-        samples=whole(4),
+        samples=whole(4, SAMPLES),
         seed=seed(),
         train_rows=whole(50, none=True),
         weight_decay=number(2.0),
@@ -152,7 +153,7 @@ CALLS = {
             option.score for option in bn.suggest_layers(fitted(1), X, Y, budget, **options).options
         ],
         budget=number(1e9, "a positive number (times one forward pass)", but=(math.inf, HUGE)),
-        samples=whole(4),
+        samples=whole(4, SAMPLES),
         seed=seed(),
     ),
     "compress": Call(
@@ -202,13 +203,20 @@ CALLS = {
     ),
     "ood_scores": Call(
         lambda **options: bn.ood_scores(fitted(1), X, X.repeat(4, 1), **options).scores["epistemic"],
-        samples=whole(4, none=True),
+        samples=whole(4, SAMPLES, none=True),
         seed=seed(),
     ),
     "doctor": Call(
         lambda **options: [finding.text for finding in bn.doctor(network(1), **options).findings],
         batch_size=whole(8, "the batch size of training, at least 2", (1, 0), none=True),
         seed=seed(),
+    ),
+    "as_module": Call(
+        lambda **options: bn.as_module(fitted(1), X, **options)(X),
+        samples=whole(3, SAMPLES, none=True),
+        seed=seed(),
+        level=number(0.5, "a probability strictly between 0 and 1", (0, 1, -1)),
+        group=whole(2, none=True),
     ),
     # Theory.
     "diagnose": Call(

@@ -10,6 +10,7 @@ from argument_kinds import (
     LEAST_0,
     LEAST_2,
     PER_UNIT,
+    SAMPLES,
     Call,
     accepted,
     function,
@@ -55,7 +56,9 @@ CALLS = {
     ),
     "GroupHorseshoe": Call(bn.GroupHorseshoe, **_variational, global_scale=number(0.5)),
     "GroupNormalJeffreys": Call(bn.GroupNormalJeffreys, **_variational),
-    "MonteCarlo": Call(bn.MonteCarlo, samples=whole(5), chunk=whole(2, none=True), block_bytes=whole(100, none=True)),
+    "MonteCarlo": Call(
+        bn.MonteCarlo, samples=whole(5, SAMPLES), chunk=whole(2, none=True), block_bytes=whole(100, none=True)
+    ),
     "SigmaPoints": Call(bn.SigmaPoints, rank=whole(2), chunk=whole(3, none=True)),
     "Delta": Call(bn.Delta, block_bytes=whole(100)),
     "Gaussian": Call(bn.Gaussian, precision=noise(4.0), axis=whole(1, AXIS, ())),

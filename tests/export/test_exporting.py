@@ -69,7 +69,8 @@ def test_the_file_says_what_it_is_and_nothing_of_the_machine(onnx_file):
 
 def test_a_program_of_torch_export_gives_the_same(classifier, tmp_path):
     posterior, x = classifier
-    written = bn.export(posterior, tmp_path / "net.pt2", x[:4], engine=ENGINE)
+    numbers = {"seed": np.int64(0), "level": np.float32(0.5)}  # NumPy's, which the JSON of a file cannot hold
+    written = bn.export(posterior, tmp_path / "net.pt2", x[:4], engine=ENGINE, **numbers)
     assert written.largest_difference < 1e-5
     program = torch.export.load(tmp_path / "net.pt2").module()
     for rows in (1, 3):
@@ -113,6 +114,9 @@ def test_impossible_paths_and_precisions_are_refused_before_work(classifier, tmp
     monkeypatch.setattr(exporting, "as_module", lambda *_: pytest.fail("work was done"))
     with pytest.raises(bn.BayesNormError, match=r'must end with "\.onnx" or "\.pt2"'):
         bn.export(posterior, tmp_path / "net.bin", x)
+    for name, value in (("seed", -1), ("level", 1.0), ("level", "0.5")):
+        with pytest.raises(bn.BayesNormError, match=f"{name} must be"):
+            bn.export(posterior, tmp_path / "net.pt2", x, **{name: value})
     with pytest.raises(bn.BayesNormError, match="does not exist"):
         bn.export(posterior, tmp_path / "missing" / "net.onnx", x)
     with pytest.raises(bn.BayesNormError, match=r"Use posterior\.to\(torch\.float32\)"):

@@ -17,10 +17,12 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from ..arguments import require_seed
 from ..engines import Engine, PassEngine
 from ..errors import BayesNormError, load_package
 from ..network import exported
 from ..posterior import Posterior
+from ..predictive import require_level
 from ..words import ShortRepr
 from ..writing import require_writable, write_bytes
 from .module import SampledModule, as_module, chosen_engine, example_inputs, tensors_of_inputs
@@ -99,6 +101,7 @@ def export(
     if kind not in (".onnx", ".pt2"):
         raise BayesNormError(f'path: {target.name} must end with ".onnx" or ".pt2", which says what is written.')
     require_writable(target)
+    seed, level = require_seed(seed), require_level(level)
     if kind == ".onnx":
         load_package("onnx", ONNX_ADVICE)
         load_package("onnxscript", ONNX_ADVICE)

@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor, fx, nn
 
-from ..arguments import require_seed
+from ..arguments import require_seed, require_whole
 from ..engines import CoordinatePosterior, Engine, MonteCarlo, PassEngine, Passes, SigmaPoints
 from ..errors import BayesNormError
 from ..likelihoods import Likelihood
@@ -99,13 +99,13 @@ def as_module(
         group: Number of samples that run together; the others follow one after the other. Fewer need less memory.
             Default: None, all.
     """
+    seed, level = require_seed(seed), require_level(level)
+    group = None if group is None else require_whole("group", group)
     x = example_inputs(posterior, example)
     chosen = chosen_engine(posterior, engine, samples)
-    passes, count = chosen.forward_passes(posterior, require_seed(seed))
+    passes, count = chosen.forward_passes(posterior, seed)
     parts = [sampled_module(part.executable, part.states, x, group) for part in passes]
-    module = SampledModule(
-        parts, sample_order(passes, count), posterior.likelihood, outputs or (), require_level(level)
-    )
+    module = SampledModule(parts, sample_order(passes, count), posterior.likelihood, outputs or (), level)
     with torch.no_grad():
         module.prepare(*tensors_of_inputs(x[:2]))
     return module.eval()

@@ -10,6 +10,7 @@ from typing import Any, Self
 import torch
 from torch import Tensor
 
+from ..arguments import require_number
 from ..errors import InputError
 from .base import (
     Predictive,
@@ -255,13 +256,9 @@ class RegressionPredictive(Predictive):
 
 def require_level(level: Any) -> float:
     """Return a probability strictly between 0 and 1 as a plain float, or raise an error."""
-    try:
-        number = float(level)
-    except (TypeError, ValueError, RuntimeError):
-        number = math.nan
-    if not 0 < number < 1:
-        raise InputError(f"level must be a probability strictly between 0 and 1, got {level}.")
-    return number
+    return require_number(
+        "level", level, above=0, below=1, requirement="a probability strictly between 0 and 1", error=InputError
+    )
 
 
 def observed_targets(y: Any, mean: Tensor, missing: bool) -> tuple[Tensor, Tensor | None]:

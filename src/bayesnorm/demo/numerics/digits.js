@@ -1,5 +1,5 @@
 // A convolutional batch-norm network for images of 8 x 8 pixels, with MCBN samples of its statistics. Its weights are
-// whole numbers of 8 bits times a scale per output; `python -m experiments.demo_digits` trains it and writes them.
+// whole numbers of 8 bits times a scale per output; `python -m experiments demo-digits` trains it and writes them.
 
 const SIDE = 8;
 const NORM_EPS = 1e-5;
