@@ -11,7 +11,16 @@ from ..evidence import show_progress, write_numbers
 from ..known_names import require_known
 from ..options import OUT, OutFolder
 from ..pieces import measured_once
-from . import batch_norm_elbo, dropout_claims, jensen, noise_claims, size_over_rows
+from . import (
+    batch_norm_elbo,
+    dropout_claims,
+    exploration,
+    jensen,
+    noise_claims,
+    regulariser,
+    size_over_rows,
+    sparse_priors,
+)
 from .claim import Claim as Claim, Verdict as Verdict
 
 CLAIMS: dict[str, Claim] = {
@@ -31,6 +40,10 @@ CLAIMS: dict[str, Claim] = {
         noise_claims.ROBUST,
         noise_claims.WEIGHTS,
         noise_claims.SECOND_TASK,
+        regulariser.GRADIENTS,
+        regulariser.TRAINING,
+        sparse_priors.CLAIM,
+        exploration.CLAIM,
     )
 }
 
@@ -42,7 +55,7 @@ def main(
 ) -> None:
     """Test claims of the papers that no table or figure shows: a small experiment and a verdict for each.
 
-    Every result is stored and not repeated. All claims with five seeds take about 20 minutes on one core.
+    Every result is stored and not repeated. All claims with five seeds take about 30 minutes on one core.
 
     \b
     python -m experiments claims --out out

@@ -5,7 +5,18 @@ import copy
 import pytest
 import torch
 
-from experiments.claims import CLAIMS, batch_norm_elbo, dropout_claims, jensen, noise_claims, size_over_rows, toy
+from experiments.claims import (
+    CLAIMS,
+    batch_norm_elbo,
+    dropout_claims,
+    exploration,
+    jensen,
+    noise_claims,
+    regulariser,
+    size_over_rows,
+    sparse_priors,
+    toy,
+)
 from experiments.claims.claim import FAILS, HOLDS, PARTLY
 from experiments.networks import paper_mlp
 
@@ -19,6 +30,9 @@ def small(monkeypatch):
         (size_over_rows, {"ROWS": (100, 200), "STEPS": 8, "SIZES": (8.0, 64.0)}),
         (dropout_claims, {"EPOCHS": 2, "DECAYS": (0.1, 0.01), "WIDTHS": (4, 8), "RATES": (0.1,), "BAND_EPOCHS": 2}),
         (noise_claims, {"EPOCHS": 2, "TASK_EPOCHS": 2}),
+        (regulariser, {"ROWS": 64, "NEW_ROWS": 20, "EPOCHS": 2}),
+        (sparse_priors, {"ROWS": 64, "NEW_ROWS": 20, "EPOCHS": 1}),
+        (exploration, {"ROUNDS": 80}),
     ):
         for name, value in settings.items():
             monkeypatch.setattr(module, name, value)
@@ -109,3 +123,24 @@ def test_verdicts_follow_their_rules():
 
     words = [noise_claims.judge_outliers(errors(*pair)).word for pair in ((0.5, 0.5), (0.5, 1.5), (1.5, 1.5))]
     assert words == [HOLDS, PARTLY, FAILS]
+
+
+def test_weight_decay_has_the_gradient_of_the_divergence_where_the_paper_assumes_it():
+    """One layer, independent columns of the same variance, a large M and a narrow prior."""
+    generator = torch.Generator().manual_seed(0)
+    rows = torch.randn(40_000, 4, generator=generator)
+    layer, norm = torch.nn.Linear(4, 3, bias=False), torch.nn.BatchNorm1d(3, affine=False)
+    torch.nn.init.normal_(layer.weight, generator=generator)
+    prior = regulariser.weight_decay_prior(512, 25.0, 1.0)
+    network = torch.nn.Sequential(layer, norm).train()
+    with regulariser.BatchNormKL(network, prior, 1e6) as divergence:
+        network(rows)
+        (gradient,) = torch.autograd.grad(divergence(), [layer.weight])
+    expected = 2 * 512 * 25 * layer.weight.detach()
+    torch.testing.assert_close(gradient, expected, rtol=0.05, atol=0.05 * float(expected.abs().max()))
+
+
+def test_first_layers_are_measured_by_column():
+    weight = torch.tensor([[1.0, 0, 0, 0, 0, 0.5, 0, 0.01]])
+    numbers = sparse_priors._numbers(weight, torch.ones(2, 1), torch.zeros(2, 1))
+    assert numbers == pytest.approx({"near zero": 6 / 8, "irrelevant": 0.51 / 1.51, "rmse": 1.0})
