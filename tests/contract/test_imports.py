@@ -38,9 +38,9 @@ ROOMS = [
     "integrations",
     "__init__",
     "__main__",
-    "examples",
     "experiments",
     "benchmarks",
+    "examples",
 ]
 """All rooms there are, and what stands beside the package. Each may import those that stand before it."""
 
