@@ -2,21 +2,21 @@
 
 from __future__ import annotations
 
+import runpy
 from collections.abc import Sequence
-
-from examples import thompson_sampling
+from pathlib import Path
 
 from .claim import FAILS, HOLDS, PARTLY, Claim, Numbers, Verdict, column, mean, p_value, significantly_above
 
+EXAMPLE = Path(__file__).parents[2] / "examples" / "thompson_sampling.py"
 ROUNDS = 800
 POLICIES = ("thompson", "epsilon_greedy", "greedy")
 
 
 def measure(seed: int) -> Numbers:
     """Return the number of wrong buttons of each policy after all rounds."""
-    return {
-        name: float(thompson_sampling.play(getattr(thompson_sampling, name), ROUNDS, seed)[-1]) for name in POLICIES
-    }
+    example = runpy.run_path(str(EXAMPLE))
+    return {name: float(example["play"](example[name], ROUNDS, seed)[-1]) for name in POLICIES}
 
 
 def judge(runs: Sequence[Numbers]) -> Verdict:
