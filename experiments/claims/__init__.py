@@ -16,6 +16,7 @@ from . import (
     dropout_claims,
     exploration,
     jensen,
+    learned_rates,
     noise_claims,
     regulariser,
     size_over_rows,
@@ -44,6 +45,7 @@ CLAIMS: dict[str, Claim] = {
         regulariser.TRAINING,
         sparse_priors.CLAIM,
         exploration.CLAIM,
+        learned_rates.CLAIM,
     )
 }
 

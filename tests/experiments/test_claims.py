@@ -11,6 +11,7 @@ from experiments.claims import (
     dropout_claims,
     exploration,
     jensen,
+    learned_rates,
     noise_claims,
     regulariser,
     size_over_rows,
@@ -32,6 +33,7 @@ def small(monkeypatch):
         (noise_claims, {"EPOCHS": 2, "TASK_EPOCHS": 2}),
         (regulariser, {"ROWS": 64, "NEW_ROWS": 20, "EPOCHS": 2}),
         (sparse_priors, {"ROWS": 64, "NEW_ROWS": 20, "EPOCHS": 1}),
+        (learned_rates, {"ROWS": (60, 100), "NEW_ROWS": 20, "STEPS": 4}),
         (exploration, {"ROUNDS": 80}),
     ):
         for name, value in settings.items():

@@ -3,6 +3,7 @@
 from ..progress import progress_bar as progress_bar
 from .batching import shuffled_batches as shuffled_batches
 from .distilling import Teacher as Teacher, distill as distill
+from .dropout_rates import learn_dropout_rates as learn_dropout_rates
 from .loop import train as train
 from .optimising import relative_adam as relative_adam
 from .run import History as History
