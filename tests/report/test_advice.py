@@ -17,6 +17,7 @@ from .test_groups import with_coverage
 
 TOPICS = ("prediction", "honesty", "usefulness")
 GRADES = ("good", "fair", "poor")
+SHARES = np.array([0.6, 0.4])
 
 
 def three(test: RegressionTest | ClassificationTest) -> tuple[Verdict, ...]:
@@ -130,12 +131,12 @@ def test_a_small_gain_of_the_predictions_is_called_small():
     moderate = prediction(small_gain(0.4))
     assert (moderate.grade, moderate.word) == ("fair", "Partly")
     assert moderate.headline.endswith("This is a moderate gain.")
-    # 6 of 400 mistakes of the guess are gone, beyond chance, since none is new.
+    # Probabilities of 0.63 and 0.57 in place of 0.6 are a little better than the class frequencies, beyond chance.
     y = np.repeat([0, 1], [600, 400])
-    probs = np.where(np.eye(2)[np.where(np.arange(1000) < 994, 0, 1)] > 0, 0.6, 0.4)
-    classes = prediction(ClassificationTest(y, probs, np.ones(1000), None, ("a", "b"), np.array([0.6, 0.4])))
+    first = np.where(np.arange(1000) % 10 < 4 + 4 * (y == 0), 0.63, 0.57)
+    classes = prediction(ClassificationTest(y, np.stack([first, 1 - first], 1), 1 - first, None, ("a", "b"), SHARES))
     assert (classes.grade, classes.word) == ("fair", "A little")
-    assert "It avoids 2 % of that baseline’s mistakes, which is a small gain." in classes.headline
+    assert "than that of the class frequencies. This is a small gain." in classes.headline
     assert "it predicts only a little better than always answering the average" in advice(result)[1].lower()
 
 
@@ -194,21 +195,37 @@ def rare(hits: int) -> ClassificationTest:
 def test_a_rare_class():
     for hits, word, said in (
         (40, "Yes", "It finds 40 of 40 rows of “fraud”, which is rare."),
-        (12, "Partly", "It finds 12 of 40 rows of “fraud”, which is rare."),
+        (25, "Yes", "It finds 25 of 40 rows of “fraud”, which is rare."),
         (0, "No", "It finds no row of “fraud” (0 of 40)."),
     ):
         result = prediction(rare(hits))
         assert result.word == word
-        assert "always answering “ok” is right on 96 %" in result.headline
+        assert "always answering “ok” is right on 96 %" in result.detail
         assert result.headline.endswith(said)
 
 
-def test_probabilities_of_a_rare_class_can_be_good_although_answers_are_not():
+def test_probabilities_of_a_rare_class_are_judged_although_no_answer_is_this_class():
     # Rows of “fraud” have 45 %, others 2 %: every answer is “ok”, but the probabilities tell the classes apart.
     test = rare(0)
     fraud = np.where(test.y == 1, 0.45, 0.02)
     result = prediction(replace(test, probs=np.stack([1 - fraud, fraud], 1)))
     assert (result.grade, result.word) == ("fair", "Partly")
-    # Mean squared errors: 0.04 * 0.55² + 0.96 * 0.02² = 0.0125, against 0.04 * 0.96² + 0.96 * 0.04² = 0.0384.
-    assert "squared error (Brier) is 67 % smaller than that of the class frequencies." in result.headline
-    assert result.headline.endswith("It finds no row of “fraud” (0 of 40).")
+    # Mean NLL: -0.04 ln 0.45 - 0.96 ln 0.98 = 0.0513, against -0.04 ln 0.04 - 0.96 ln 0.96 = 0.168.
+    assert result.headline == (
+        "Its AUC is 1 (0.5 is chance, 1 is perfect). Its negative log likelihood is 69 % lower than that of the class "
+        "frequencies. It finds no row of “fraud” (0 of 40)."
+    )
+
+
+def test_an_oil_spill_model_with_an_auc_of_nine_tenths_is_no_guess():
+    """4 % of the rows are spills. No answer is right more often than “no”, but the probabilities tell them apart."""
+    generator = np.random.default_rng(0)
+    y = (np.arange(1000) % 25 == 0).astype(int)
+    log_odds = np.log(0.04 / 0.96) + 1.8 * (generator.normal(size=1000) + 1.8 * y) - 1.8**2 / 2
+    spill = 1 / (1 + np.exp(-log_odds))
+    probs = np.stack([1 - spill, spill], 1)
+    test = ClassificationTest(y, probs, np.minimum(spill, 1 - spill), None, ("no", "spill"), np.array([0.96, 0.04]))
+    assert 0.87 < test.scores()["model"].auc < 0.93
+    grade, sentence = advice(three(test))
+    assert grade != "poor"
+    assert not sentence.startswith("Do not")

@@ -34,14 +34,15 @@ def test_where_more_rows_help():
     report = report_of(regression_test(), curve=curve(0.5))
     words = more_rows_words(report)
     assert words.startswith(
-        "Twice as many rows like these would lower the typical error from 3 to about 2.7, and four times as many to "
-        "about 2.5. No number of rows would bring it below 2.1: that part is noise, which only other columns "
-        "could explain."
+        "Single networks had a typical error of 3.67 with 200 training rows, and of 3.15 with 400. If this trend "
+        "continues, twice as many rows like these would lower the typical error from 3 to about 2.7, and four times as "
+        "many to about 2.5."
     )
+    assert "noise" not in words  # what no number of rows removes, another kind of model may
     # The rows to have more of are those with the largest epistemic part.
     order = np.argsort(-report.test.epistemic_std)[:3]
     named = [report.rows.numbers[at] for at in order]
-    assert f"Rows similar to {named[0]}, {named[1]} and {named[2]} would help most" in words
+    assert words.endswith(f"certain about rows similar to {named[0]}, {named[1]} and {named[2]}.")
     assert SUM_ALONE not in uncertainty_words(report)
 
 
@@ -49,14 +50,11 @@ def test_where_more_rows_hardly_help_or_nothing_else_does():
     def words(result):
         return more_rows_words(report_of(regression_test(), curve=result))
 
-    assert "noise" not in words(curve(1.0))
-    assert "We see no lower limit yet: the error should keep falling with more rows." in words(curve(1.0))
-    assert words(curve(0.05)) == (
-        "More rows like these would hardly help. The remaining error is noise that these columns do not explain. Other "
-        "columns might help."
-    )
+    measured = "Single networks had a typical error of 3.67 with 200 training rows, and of 3.15 with 400."
+    little = f"{measured} So more rows like these would hardly help this kind of model. Other columns might help."
+    assert words(curve(0.05)) == little
     # Networks overfit less with more rows, but there is nothing to be learned.
-    assert "These columns say hardly anything about price <i>" in words(curve(0.2, error=120.0))
+    assert words(curve(0.2, error=120.0)).endswith("would hardly help this kind of model. Other columns might help.")
 
 
 @pytest.mark.parametrize("share", [0.05, 0.5])
@@ -65,7 +63,7 @@ def test_the_next_step_agrees(share):
     steps = {verdict.topic: verdict.next_step for verdict in verdicts(report_of(poor, curve=curve(share)))}
     if share > 0.1:
         assert steps["prediction"].startswith(
-            "Collect more rows. Twice as many rows like these would lower the typical"
+            "Collect more rows. If this trend continues, twice as many rows like these would lower the typical"
         )
     else:
         assert (
@@ -73,14 +71,16 @@ def test_the_next_step_agrees(share):
         )
     good = {verdict.topic: verdict.next_step for verdict in verdicts(report_of(regression_test(), curve=curve(share)))}
     more = (
-        " But twice as many rows like these would lower the typical error from 3 to about 2.7." if share > 0.1 else ""
+        " But if this trend continues, twice as many rows like these would lower the typical error from 3 to about 2.7."
+        if share > 0.1
+        else ""
     )
     assert good["prediction"] == f"Nothing is needed.{more}"
 
 
 @pytest.mark.parametrize("make", [regression_test, classification_test])
 def test_the_page_shows_it_where_there_is_one(monkeypatch, make):
-    monkeypatch.setattr("bayesnorm.report.page.pictures", lambda _: ())  # those of other sections take long
+    monkeypatch.setattr("bayesnorm.report.page.pictures", lambda *_: ())  # those of other sections take long
     result = curve(0.5) if make is regression_test else curve(0.5, 0.2, 0.6, "Brier")
     page = render(report_of(make(), curve=result))
     assert "Would more rows help?" in page

@@ -36,7 +36,7 @@ def test_a_page_without_reasons_has_no_such_section(pages):
 
 
 def test_the_section_and_its_pictures(monkeypatch, reasons):
-    monkeypatch.setattr("bayesnorm.report.page.pictures", lambda _: ())  # those of other sections take long
+    monkeypatch.setattr("bayesnorm.report.page.pictures", lambda *_: ())  # those of other sections take long
     page = render(reasons)
     section = re.search(r'<section id="why".*?</section>', page, re.DOTALL)[0]
     assert '<a href="#why">' in page

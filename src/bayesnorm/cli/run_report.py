@@ -11,6 +11,7 @@ from numpy.typing import NDArray
 
 from ..metrics import VARIANCE_FLOOR, constant_variance
 from ..words import format_count, format_number, format_percent
+from .baselines import fit_baselines
 from .held_out import LEVEL, HeldOutPredictions
 from .options import METHOD_DESCRIPTIONS, Task, UncertaintyMethod
 from .run_folder import json_value
@@ -22,6 +23,11 @@ if TYPE_CHECKING:
 
 # Largest and smallest number of rows whose uncertainty is explained, and the number of cells that limits it.
 MOST_EXPLAINED, LEAST_EXPLAINED, MOST_CELLS = 50, 5, 1000
+
+
+# Errors of the latest rows are larger if they exceed those of cross-validation by this share and this many standard
+# errors.
+LEAST_SHIFT, CLEAR_SHIFT = 0.1, 2.0
 
 
 @dataclass(frozen=True)
@@ -99,7 +105,9 @@ def make_report(
         reasons=_reasons(model, table.inputs.iloc[test], rows),
     )
     unit = 1.0 if table.task is Task.classification else float(np.var(table.y[train]))
-    report = replace(report, curve=_curve(model, report.test, unit))
+    baselines = fit_baselines(model, table.inputs, table.y, table.task, train, test)
+    shift = None if table.time is None else _shift(model, report.test)
+    report = replace(report, curve=_curve(model, report.test, unit), baselines=baselines, shift=shift)
     all_scores = asdict(report.test.scores()["model"])
     scores = {name: None if value is None or math.isnan(value) else value for name, value in all_scores.items()}
     first = {"possible leak": leak_words(table.leaks, target)} if table.leaks else {}
@@ -188,6 +196,30 @@ def _curve(model: Any, test: Any, variance: float) -> Any:
         return LearningCurve(parts.rows, errors, error, share, EXPONENT, guess, "RMSE")
     error, guess = (scores[name].brier for name in ("model", "class_shares"))
     return LearningCurve(parts.rows, errors, error, share, EXPONENT, guess, "Brier")
+
+
+def _shift(model: Any, test: Any) -> Any:
+    """Return how much larger the errors of the latest rows are than those of cross-validation; None if not clearly.
+
+    Args:
+        model: A fitted estimator.
+        test: Its predictions for the latest rows.
+    """
+    from ..report import ErrorShift, RegressionTest
+
+    held_out = model.selection_.out_of_fold
+    if isinstance(test, RegressionTest):
+        before = np.square(held_out.predictive.mean.numpy() - held_out.target)[:, 0]
+        after, measure, power = np.square(test.y - test.mean), "typical error", 0.5
+    else:
+        rows = np.arange(len(held_out.target))
+        before = -np.log(np.clip(model.proba_of(held_out.predictive)[rows, held_out.target], 1e-300, None))
+        after, measure, power = test.nll_points(), "negative log likelihood", 1.0
+    spread = math.sqrt(before.var() / len(before) + after.var() / len(after))
+    least = (1 + LEAST_SHIFT) ** (1 / power) * before.mean()
+    if after.mean() - before.mean() <= CLEAR_SHIFT * spread or after.mean() < least:
+        return None
+    return ErrorShift(float(before.mean()) ** power, float(after.mean()) ** power, measure)
 
 
 def _reasons(model: Any, inputs: Any, frame: Any) -> Any:

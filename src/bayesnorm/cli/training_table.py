@@ -195,8 +195,9 @@ def _group(frame: Any, options: FitOptions) -> RowOrder | None:
 
 def _leaks(inputs: Any, y: Any, target: str, task: Task) -> dict[str, str]:
     """Return the columns that reveal the target, and how."""
-    from ..tabular import column_checks
+    from ..tabular import column_checks, joint_leaks
 
-    classes = task is Task.classification
-    descriptions = {name: column_checks.leak(inputs[name].to_numpy(), y, target, classes=classes) for name in inputs}
-    return {name: how for name, how in descriptions.items() if how}
+    classes, columns = task is Task.classification, {name: inputs[name].to_numpy() for name in inputs}
+    alone = {name: column_checks.leak(values, y, target, classes=classes) for name, values in columns.items()}
+    together = joint_leaks({name: columns[name] for name in columns if not alone[name]}, y, target, classes=classes)
+    return {name: how for name, how in alone.items() if how} | together

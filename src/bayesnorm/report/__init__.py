@@ -9,8 +9,10 @@ Each page is one file, without links to other files.
 
 from .classification import ClassificationScores as ClassificationScores, ClassificationTest as ClassificationTest
 from .contents import (
+    Baseline as Baseline,
     Choice as Choice,
     Column as Column,
+    ErrorShift as ErrorShift,
     HeldOutRows as HeldOutRows,
     Provenance as Provenance,
     Report as Report,
@@ -20,6 +22,7 @@ from .contents import (
     UncertaintyReasons as UncertaintyReasons,
     cpu_name as cpu_name,
 )
+from .next_steps import more_rows_words as more_rows_words
 from .other_pages import (
     DriftReport as DriftReport,
     MappedImage as MappedImage,
@@ -37,4 +40,4 @@ from .page import (
 )
 from .page_plots import LearningCurve as LearningCurve
 from .regression import RegressionScores as RegressionScores, RegressionTest as RegressionTest
-from .verdict import Verdict as Verdict, advice as advice, leak_words as leak_words, more_rows_words as more_rows_words
+from .verdict import Verdict as Verdict, advice as advice, leak_words as leak_words

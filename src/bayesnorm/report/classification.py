@@ -11,7 +11,7 @@ import torch
 from numpy.typing import NDArray
 
 from ..errors import InputError
-from ..metrics import accuracy, brier, classification_targets, ece, nll
+from ..metrics import accuracy, aupr, auroc, brier, classification_targets, ece, nll
 from ..predictive import ClassificationPredictive
 from .regression import Array, HeldOutArrays, flat
 
@@ -20,6 +20,9 @@ MOST_CLASSES = 12
 
 # Length of that list.
 MOST_PAIRS = 15
+
+# Smaller probabilities count as this, because their logarithm could be infinite.
+LEAST_PROBABILITY = 1e-300
 
 # Number of times that labels are sampled from the probabilities of the model, to compute the ECE by chance.
 REPEATS = 100
@@ -34,12 +37,18 @@ class ClassificationScores:
         nll: Negative log likelihood, in nats; lower is better.
         brier: Summed squared distance from the true class, 0 to 2; lower is better.
         ece: Expected calibration error over 15 bins, 0 to 1; lower is better.
+        auc: Area under the ROC curve, 0.5 by chance; higher is better. With more than two classes, the mean over the
+            classes, each against all others and weighted by its rows. None if all rows have one class.
+        precision: Average precision, the area under the precision-recall curve: of the class that is rarer in training
+            or, with more than two, the mean over the classes as for the AUC. Higher is better.
     """
 
     accuracy: float
     nll: float
     brier: float
     ece: float
+    auc: float | None = None
+    precision: float | None = None
 
 
 @dataclass(frozen=True)
@@ -142,6 +151,14 @@ class ClassificationTest(HeldOutArrays):
         classes = len(self.classes)
         return np.bincount(self.y, minlength=classes), np.bincount(self.y[self.right], minlength=classes)
 
+    def auc_of(self, name: str) -> float | None:
+        """Return the AUC of a class against all others; None if all rows or none have it."""
+        number = self.classes.index(name)
+        true = self.y == number
+        if true.all() or not true.any():
+            return None
+        return float(auroc(self.probs[~true, number], self.probs[true, number]))
+
     def never_found(self) -> dict[str, int]:
         """Return the classes of which no row is predicted correctly, the most frequent first, and their rows."""
         rows, right = self.rows_by_class()
@@ -159,10 +176,44 @@ class ClassificationTest(HeldOutArrays):
 
     def scores(self) -> dict[str, ClassificationScores]:
         """Return scores of the "model", and of the "class_shares" in training used as probabilities for every row."""
-        # A class without training rows would give the baseline an infinite NLL.
+        shares = np.tile(self._shares, (len(self), 1))
+        return {"model": self.scores_of(self.probs), "class_shares": self.scores_of(shares)}
+
+    def scores_of(self, probs: Array) -> ClassificationScores:
+        """Return the scores of class probabilities (N, C) for the test rows."""
+        predictive, target = one_sample(probs), torch.from_numpy(self.y)
+        right, likelihood, squares, gap = (float(score(predictive, target)) for score in (accuracy, nll, brier, ece))
+        return ClassificationScores(right, likelihood, squares, gap, *self._ranking_scores(probs))
+
+    def _ranking_scores(self, probs: Array) -> tuple[float | None, float | None]:
+        """Return the AUC and the average precision."""
+        counts = np.bincount(self.y, minlength=len(self.classes))
+        tested = [number for number in np.flatnonzero(counts) if counts[number] < len(self)]
+        if len(self.classes) == 2:
+            tested = [number for number in tested if number == int(self.class_shares.argmin())]
+        if not tested:
+            return None, None
+        parts = []
+        for number in tested:
+            inside, outside = probs[self.y != number, number], probs[self.y == number, number]
+            parts.append([float(score(inside, outside)) for score in (auroc, aupr)])
+        area, precision = np.average(parts, axis=0, weights=counts[tested])
+        return float(area), float(precision)
+
+    @property
+    def _shares(self) -> Array:
+        """The class shares in training; a class without training rows would give them an infinite NLL."""
         shares = np.clip(self.class_shares, 1e-6, None)
-        guess = np.tile(shares / shares.sum(), (len(self), 1))
-        return {"model": _scores(self.predictive(), self.y), "class_shares": _scores(one_sample(guess), self.y)}
+        return np.asarray(shares / shares.sum())
+
+    def nll_points(self, probs: Array | None = None) -> Array:
+        """Return the negative log likelihood of every row, of the model or of other class probabilities (N, C)."""
+        probs = self.probs if probs is None else probs
+        return -np.log(np.clip(probs[np.arange(len(self)), self.y], LEAST_PROBABILITY, None))
+
+    def share_nll_points(self) -> Array:
+        """Return the negative log likelihood of every row for the class shares in training."""
+        return -np.log(self._shares[self.y])
 
 
 @dataclass(frozen=True)
@@ -194,10 +245,4 @@ class Confusions:
 
 def one_sample(probs: Array) -> ClassificationPredictive:
     """Return class probabilities (N, C) as a predictive with one sample."""
-    return ClassificationPredictive(torch.from_numpy(np.log(np.clip(probs, 1e-300, None)))[None])
-
-
-def _scores(predictive: ClassificationPredictive, y: NDArray[np.int64]) -> ClassificationScores:
-    """Compute all scores of a predictive."""
-    target = torch.from_numpy(y)
-    return ClassificationScores(*(float(score(predictive, target)) for score in (accuracy, nll, brier, ece)))
+    return ClassificationPredictive(torch.from_numpy(np.log(np.clip(probs, LEAST_PROBABILITY, None)))[None])

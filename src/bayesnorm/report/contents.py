@@ -12,10 +12,12 @@ from importlib.metadata import version
 from pathlib import Path
 from typing import Literal, Self
 
+import numpy as np
+
 from ..errors import InputError
 from .classification import ClassificationTest
 from .page_plots import LearningCurve
-from .regression import RegressionTest
+from .regression import Array, RegressionTest
 
 Value = float | int | str
 
@@ -218,6 +220,39 @@ def cpu_name() -> str:
 
 
 @dataclass(frozen=True)
+class Baseline:
+    """Predictions of a simple model for the test rows.
+
+    Args:
+        name: Its name, as the subject of a sentence, such as "a linear model".
+        predictions: Means (N,), or class probabilities (N, C).
+        std: The constant standard deviation of its errors; None for classes.
+    """
+
+    name: str
+    predictions: Array
+    std: float | None = None
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "predictions", np.asarray(self.predictions, dtype=np.float64))
+
+
+@dataclass(frozen=True)
+class ErrorShift:
+    """Errors that are clearly larger on the latest rows than in cross-validation on earlier rows.
+
+    Args:
+        before: Error in cross-validation.
+        after: Error on the held-out rows, which are the latest.
+        measure: Name of the error, such as "typical error".
+    """
+
+    before: float
+    after: float
+    measure: str
+
+
+@dataclass(frozen=True)
 class Report:
     """The contents of the page about a model.
 
@@ -233,6 +268,8 @@ class Report:
         leaks: Columns that alone reveal the target, and how, as the rest of a sentence "It ...".
         reasons: Which columns cause the uncertainty of the most uncertain rows; None if unknown.
         curve: How the error falls with the number of rows; None if unknown.
+        baselines: Predictions of simple models for the same rows.
+        shift: How the error grew over time; None if it did not clearly, or if the test rows are not the latest.
     """
 
     table: Table
@@ -246,6 +283,8 @@ class Report:
     leaks: Mapping[str, str] = field(default_factory=dict)
     reasons: UncertaintyReasons | None = None
     curve: LearningCurve | None = None
+    baselines: tuple[Baseline, ...] = ()
+    shift: ErrorShift | None = None
 
     def __post_init__(self) -> None:
         if len(self.rows.numbers) != len(self.test):
@@ -255,6 +294,9 @@ class Report:
         names = tuple(column.name for column in self.table.columns)
         if names != self.rows.names:
             raise InputError(f"rows must have the columns of the table, {names}, got {self.rows.names}.")
+        wrong = [baseline.name for baseline in self.baselines if len(baseline.predictions) != len(self.test)]
+        if wrong:
+            raise InputError(f"baselines must have one prediction per row ({len(self.test)}), but {wrong[0]} has not.")
         for reasons in self.reasons.rows if self.reasons else ():
             if len(reasons.shares) != len(names) or not 0 <= reasons.row < len(self.test):
                 raise InputError(

@@ -1,48 +1,43 @@
 """The verdict on honesty: whether as many rows hold as error bars or probabilities promise.
 
 A row holds if its target is inside its interval, or if its predicted class is right. The verdict looks at all rows and
-at groups of rows, which the pictures draw as well.
+at groups of rows (`row_groups.py`), some of which the pictures draw as well.
 """
 
 from __future__ import annotations
 
 import math
-from dataclasses import replace
 from typing import Literal, NamedTuple
 
-import numpy as np
 import scipy
 
-from ..plots import CHANCE, QUANTILES, CoveragePlot, ReliabilityDiagram, binomial_band
+from ..plots import CHANCE, QUANTILES
 from ..words import capitalise, format_count, format_percent, too_few
 from .classification import ClassificationTest
 from .regression import RegressionTest
+from .row_groups import Labels, RowGroup, RowGroups
 from .verdict import FEW, Grade, Scale, Verdict, limit
 
-Groups = CoveragePlot | ReliabilityDiagram
-
-Outcome = Literal["as promised", "close", "too low", "slightly low", "too high", "group low", "group high", "few rows"]
+Outcome = Literal[
+    "as promised",
+    "close",
+    "too low",
+    "slightly low",
+    "too high",
+    "half low",
+    "group low",
+    "group high",
+    "few rows",
+]
 
 # A share below the promised one by more than chance, but by no more than this, is only slightly too low.
 NEAR = 0.03
 
-# A share this close to the promised one is good enough, also if the difference is significant: of all rows, or of a
-# group of rows.
-NEGLIGIBLE, NEGLIGIBLE_IN_GROUP = 0.01, 0.02
+# A share of all rows this close to the promised one is good enough, also if the difference is significant.
+NEGLIGIBLE = 0.02
 
-# Fewest rows in a group by error bar, and the most groups.
-FEWEST_ROWS, MOST_GROUPS = 25, 6
-
-# Number of rows from which rows are grouped into ten bins of confidence rather than five.
-MANY = 500
-
-# A band this much wider, in shares of rows, so that a share that is exactly at its end lies within.
-ROUNDING = 1e-9
-
-COVERAGE = "Error bars should be right for easy and for hard rows"
-RELIABILITY = "Probabilities should match how often the model is right"
-
-PARTS = {2: "half", 3: "third", 4: "quarter", 5: "fifth", 6: "sixth"}
+# If the 50 % intervals of all rows contain this much less, the error bars are not honest, whatever their ends.
+FAR = 0.1
 
 
 class Answer(NamedTuple):
@@ -72,6 +67,9 @@ ANSWERS: dict[Outcome, Answer] = {
         "its {things} are {needlessly_high}",
         "{high}",
         "Nothing is needed. {better} say.",
+    ),
+    "half low": Answer(
+        "poor", "{opening}. But {group} {the_things} are {low} around the prediction.", "its {things} are {low}"
     ),
     "group low": Answer(
         "fair",
@@ -108,22 +106,6 @@ WORDS = {
 }
 
 
-class OffGroup(NamedTuple):
-    """A group of rows whose share differs significantly from the share that was promised.
-
-    Args:
-        where: Words for the group, such as "in the more uncertain half".
-        rows: Number of rows in it.
-        observed: Share of its rows that are inside their intervals, or right.
-        gap: This share minus the one that the model promised.
-    """
-
-    where: str
-    rows: int
-    observed: float
-    gap: float
-
-
 class Promise(NamedTuple):
     """What a model promised for its test rows, and what these show.
 
@@ -144,13 +126,15 @@ class Promise(NamedTuple):
     opening: str
     detail: str
 
-    def outcome(self, rows: int, off: list[OffGroup]) -> Outcome:
+    def outcome(self, rows: int, off: list[RowGroup]) -> Outcome:
         """Judge whether as many rows hold as were promised. `off` are the groups in which this is not so."""
         significant = not self.least <= self.held <= self.most
         if significant and abs(self.gap) > NEGLIGIBLE:
             if self.held > self.most:
                 return "too high"
             return "too low" if -self.gap > NEAR else "slightly low"
+        if any(group.rows == rows and group.gap < -FAR for group in off):
+            return "half low"
         if off:
             return "group low" if off[0].gap < 0 else "group high"
         if rows < FEW:
@@ -158,15 +142,19 @@ class Promise(NamedTuple):
         return "close" if significant else "as promised"
 
 
-def honesty(test: RegressionTest | ClassificationTest) -> Verdict:
+def honesty(test: RegressionTest | ClassificationTest, labels: Labels | None = None) -> Verdict:
     """Judge whether as many rows hold as were promised, on average and in groups of rows.
 
     By chance alone, the average is called dishonest in about 5 % of reports, and some group in at most 5 %: the answer
     to honest promises is other than "Yes" in at most about 10 %.
+
+    Args:
+        test: The held-out rows.
+        labels: The categories of each row, by the name of their column.
     """
     promise = _class_promise(test) if isinstance(test, ClassificationTest) else _interval_promise(test)
-    rows, low, groups = len(test), promise.low, row_groups(test)
-    off = material(off_groups(groups))
+    rows, low, groups = len(test), promise.low, RowGroups.from_test(test, labels)
+    off = groups.material
     names = {
         "opening": promise.opening,
         "rows": f"{format_count(rows, 'row')} {'is' if rows == 1 else 'are'}",
@@ -185,7 +173,7 @@ def honesty(test: RegressionTest | ClassificationTest) -> Verdict:
         limit((number / rows - low) / (1 - low)) for number in (promise.held, promise.least, promise.most)
     )
     scale = Scale(place, start, end, (f"{format_percent(low)} {names['holds']}", f"all {names['holds']}"))
-    detail = f"{promise.detail} {group_words(groups)}".strip()
+    detail = f"{promise.detail} {groups.words}".strip()
     question, short = f"Are its {names['things']} honest?", short and capitalise(short)
     return Verdict("honesty", question, answer.grade, headline, detail, scale, clause, short, next_step)
 
@@ -229,72 +217,3 @@ def _class_promise(test: ClassificationTest) -> Promise:
         detail=f"It is right on {right:,} of {format_count(rows, 'held-out row')}. Honest probabilities like these "
         f"would give between {least:,} and {most:,} in 19 of 20 cases.",
     )
-
-
-def row_groups(test: RegressionTest | ClassificationTest) -> Groups:
-    """Group rows by their error bars or confidence, with a range of shares that chance explains in all groups together.
-
-    In 95 % of honest reports, all groups lie in their range. The error is shared equally among the groups (Bonferroni).
-    The first rejection is then the same as Holm's, and the picture can draw the range.
-    """
-    plot: Groups
-    promised: float | np.ndarray
-    if isinstance(test, RegressionTest):
-        number_of, promised = max(2, min(MOST_GROUPS, len(test) // FEWEST_ROWS)), test.level
-        plot = CoveragePlot.from_arrays(test.std, test.inside, level=test.level, groups=number_of, title=COVERAGE)
-    else:
-        bins = 10 if len(test) >= MANY else 5
-        plot = ReliabilityDiagram.from_predictive(test.predictive(), test.y, bins=bins, title=RELIABILITY)
-        promised = np.minimum(plot.confidence, 1.0)
-    lower, upper = binomial_band(plot.count, promised, 1 - (1 - CHANCE) / len(plot.count))
-    return replace(plot, lower=lower - ROUNDING, upper=upper + ROUNDING)
-
-
-def off_groups(groups: Groups) -> list[OffGroup]:
-    """Return the groups outside their band: those below it first, then by the size of the gap."""
-    if isinstance(groups, CoveragePlot):
-        observed, promised = groups.coverage, np.full(len(groups.count), groups.level)
-        where = _uncertainty_words(groups.count)
-    else:
-        observed, promised = groups.accuracy, groups.confidence
-        where = [f"where it is about {format_percent(float(confidence))} confident" for confidence in groups.confidence]
-    off = [
-        OffGroup(where[at], int(groups.count[at]), float(observed[at]), float(observed[at]) - float(promised[at]))
-        for at in np.flatnonzero(groups.off)
-    ]
-    return sorted(off, key=lambda group: (group.gap > 0, -abs(group.gap)))
-
-
-def material(off: list[OffGroup]) -> list[OffGroup]:
-    """Return the groups whose gap is large enough to matter, not only statistically significant."""
-    return [group for group in off if abs(group.gap) > NEGLIGIBLE_IN_GROUP]
-
-
-def group_words(groups: Groups) -> str:
-    """Say in a sentence how many groups deviate by more than chance explains."""
-    order = "from small to large error bars" if isinstance(groups, CoveragePlot) else "from low to high confidence"
-    off, number_of = off_groups(groups), len(groups.count)
-    if number_of < 2:
-        return ""
-    if not off:
-        return f"None of the {number_of} groups of rows, {order}, deviates by more than chance explains."
-    verb = "deviates" if len(off) == 1 else "deviate"
-    text = f"{len(off)} of {number_of} groups of rows, {order}, {verb} by more than chance explains"
-    if not material(off):
-        largest = max(abs(group.gap) for group in off)
-        text += f", but by no more than {100 * largest:.1f} percentage points"
-    return f"{text}."
-
-
-def _uncertainty_words(rows: np.ndarray) -> list[str]:
-    """Name groups of rows from the least to the most uncertain."""
-    groups = len(rows)
-    part = PARTS.get(groups) if rows.max() - rows.min() <= 1 else None
-    if groups == 2 and part:
-        return ["in the less uncertain half", "in the more uncertain half"]
-    names = [f"in group {place + 1} of {groups} (from least to most uncertain)" for place in range(groups)]
-    for at, which in ((0, "least"), (-1, "most")):
-        names[at] = f"in the {which} uncertain {part}"
-        if part is None:
-            names[at] = f"in the {format_count(int(rows[at]), f'{which} uncertain row')}"
-    return names

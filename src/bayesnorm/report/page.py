@@ -9,20 +9,17 @@ import base64
 import hashlib
 import importlib.util
 import os
-from collections.abc import Sequence
 from dataclasses import replace
 from importlib.resources import files
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import numpy as np
 
 from ..errors import load_package
 from ..words import (
-    format_column,
     format_count,
     format_day,
-    format_decimals,
     format_duration,
     format_number,
     format_percent,
@@ -30,25 +27,19 @@ from ..words import (
     truncate,
 )
 from ..writing import write_bytes
-from .classification import ClassificationScores, ClassificationTest, Confusions
+from .classification import Confusions
 from .contents import Column, Report
 from .honesty import honesty
+from .next_steps import honesty_step, more_rows_words, prediction_step, usefulness_step
 from .other_pages import DriftReport, MapsReport, drift_context, maps_context
 from .page_plots import TIMES, LearningCurve
 from .pictures import PagePicture, colour_variables, page_picture, pictures
-from .regression import Array, RegressionScores, RegressionTest
+from .regression import Array, RegressionTest
+from .row_groups import row_labels
+from .score_tables import score_table
 from .skill import prediction, usefulness
 from .uncertain_rows import UncertainRows, reason_pictures, unusual_words
-from .verdict import (
-    SYMBOLS,
-    Verdict,
-    advice,
-    honesty_step,
-    leak_words,
-    more_rows_words,
-    prediction_step,
-    usefulness_step,
-)
+from .verdict import SYMBOLS, Verdict, advice, leak_words
 
 # Categories that the list of columns names at most, and characters of a category.
 MOST_CATEGORIES, LONGEST_CATEGORY = 6, 30
@@ -148,8 +139,8 @@ def _context(report: Report) -> dict[str, Any]:
         "test_rows": rows,
         "columns": [(column, _summary(column)) for column in table.columns[:MOST_COLUMNS]],
         "target_summary": _summary(table.target),
-        "scores": _regression_table(test) if isinstance(test, RegressionTest) else _classification_table(test),
-        "pictures": pictures(test),
+        "scores": score_table(report),
+        "pictures": pictures(test, row_labels(report)),
         "uncertain": UncertainRows.from_report(report),
         "reasons": reason_pictures(report),
         "unusual": 0 if test.unusual is None else int(test.unusual.sum()),
@@ -165,8 +156,11 @@ def _context(report: Report) -> dict[str, Any]:
 
 def verdicts(report: Report) -> tuple[Verdict, ...]:
     """Return the verdicts: whether it predicts well, whether its uncertainty is honest, and whether it is useful."""
-    steps = ((prediction, prediction_step), (honesty, honesty_step), (usefulness, usefulness_step))
-    answers = [(judge(report.test), step) for judge, step in steps]
+    answers = (
+        (prediction(report.test), prediction_step),
+        (honesty(report.test, row_labels(report)), honesty_step),
+        (usefulness(report.test), usefulness_step),
+    )
     return tuple(replace(verdict, next_step=verdict.next_step or step(verdict, report)) for verdict, step in answers)
 
 
@@ -193,8 +187,6 @@ def _curve_picture(curve: LearningCurve | None) -> tuple[PagePicture, ...]:
         f"model on the held-out rows. The dashed line shows what to expect from {TIMES[0]} and {TIMES[1]} times as "
         "many rows."
     )
-    if curve.floor > 0:
-        caption += " The dotted line is noise that these columns do not explain, however many rows there are."
     return (page_picture("rows", curve, caption),)
 
 
@@ -209,8 +201,8 @@ def uncertainty_words(report: Report) -> str:
         least, middle, most = (format_number(float(value), 3) for value in np.quantile(test.std, (0, 0.5, 1)))
         return (
             f"The error bars (one standard deviation) are between ± {least} and ± {most}, with a median of ± {middle}. "
-            f"{share} of the predicted variance is epistemic{reducible}. The rest is noise in "
-            f"the target.{limit}"
+            f"The model attributes {share} of the predicted variance to itself (epistemic){reducible}. It attributes "
+            f"the rest to noise in the target.{limit}"
         )
     if test.mutual_information is None:
         return ""
@@ -218,73 +210,11 @@ def uncertainty_words(report: Report) -> str:
     sure, unsure = (format_percent(float(value), 1) for value in np.quantile(test.confidence, (0.5, 0)))
     return (
         f"The probability of the predicted class is {sure} in the median row and {unsure} in the least certain row. "
-        f"{share} of the uncertainty (entropy) is epistemic{reducible}. The rest is overlap between the classes.{limit}"
+        f"The model attributes {share} of the uncertainty (entropy) to itself (epistemic){reducible}. It attributes "
+        f"the rest to overlap between the classes.{limit}"
     )
 
 
 def _part(part: Array, whole: Array) -> str:
     """Write the mean of a part as a percentage of the mean of the whole."""
     return format_percent(float(part.mean()) / float(whole.mean()) if whole.mean() > 0 else 0.0)
-
-
-class ScoreTable(NamedTuple):
-    """The table of scores, as texts.
-
-    Args:
-        names: Names of the columns: the model first, then the baselines.
-        rows: For every score its name, what it means, and one text per column.
-        note: Sentences that explain the baselines.
-    """
-
-    names: tuple[str, ...]
-    rows: tuple[tuple[str, str, Sequence[str]], ...]
-    note: str
-
-
-def _regression_table(test: RegressionTest) -> ScoreTable:
-    scores, level = list(test.scores().values()), format_percent(test.level)
-    both = "error that counts prediction and error bar together, in the units of the target; lower is better"
-    skill = "0 % is one constant error bar, 100 % the ideal error bar for every row; higher is better"
-    r2 = ["–" if score.r2 != score.r2 else format_decimals(score.r2, 3) for score in scores]
-    shares = [score.normalised_crps for score in scores]
-    percents = ["–" if share is None else f"{format_decimals(share, 1)} %" for share in shares]
-    coverage = [format_percent(score.coverage, 1) for score in scores]
-    return ScoreTable(
-        ("This model", "Constant error bar", "Average"),
-        (
-            ("RMSE", "typical error, in the units of the target; lower is better", _texts(scores, "rmse")),
-            ("R²", "share of the variation explained; 1 is best", r2),
-            ("CRPS", both, _texts(scores, "crps")),
-            ("Uncertainty skill", skill, percents),
-            ("PLL", "predictive log likelihood per row, in nats; higher is better", _texts(scores, "pll")),
-            (f"{level} coverage", f"share of targets inside their intervals; {level} is ideal", coverage),
-        ),
-        "Constant error bar: the same predictions, with one error bar for all rows, chosen on validation rows. "
-        "Average: the average of the training rows as the answer for every row, with their standard deviation as error "
-        "bar. Uncertainty skill is the normalised CRPS.",
-    )
-
-
-def _classification_table(test: ClassificationTest) -> ScoreTable:
-    scores = list(test.scores().values())
-    right = [format_percent(score.accuracy, 1) for score in scores]
-    gap = (
-        "expected calibration error: mean gap between confidence and accuracy, 0 to 1; lower is better. "
-        f"Honest probabilities would score about {format_number(test.ece_by_chance(), 2)} here by chance"
-    )
-    return ScoreTable(
-        ("This model", "Class frequencies"),
-        (
-            ("Accuracy", "share of rows that are right; higher is better", right),
-            ("NLL", "negative log likelihood of the true class, in nats; lower is better", _texts(scores, "nll")),
-            ("Brier", "squared error of the probabilities, 0 to 2; lower is better", _texts(scores, "brier")),
-            ("ECE", gap, _texts(scores, "ece")),
-        ),
-        "Class frequencies: the shares of the classes in the training rows, as probabilities for every row.",
-    )
-
-
-def _texts(scores: Sequence[RegressionScores | ClassificationScores], name: str) -> list[str]:
-    """Write one score of all columns, with the decimals that the model needs."""
-    values = [getattr(score, name) for score in scores]
-    return format_column(values, like=values[:1])

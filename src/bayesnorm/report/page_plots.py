@@ -25,7 +25,7 @@ MOST_CATEGORIES, LONGEST = 10, 18
 # More rows help if they could remove more than this share of the squared error.
 CLEAR_SHARE = 0.1
 
-# If noise is more than this share of the squared error of the baseline, the columns explain hardly anything.
+# If what remains is more than this share of the squared error of the baseline, the model explains hardly anything.
 ALL_NOISE = 0.9
 
 # The curve is extrapolated to these multiples of the number of rows.
@@ -238,12 +238,12 @@ class LearningCurve:
 
     @property
     def floor(self) -> float:
-        """The error that no number of rows could remove: noise that the columns do not explain."""
+        """The error that more rows are not expected to remove; it is not shown, because another kind of model may."""
         return self.error * (1 - self.share)
 
     @property
     def explains_little(self) -> bool:
-        """Whether the columns explain hardly anything, however many rows there are."""
+        """Whether this kind of model explains hardly anything, however many rows there are."""
         return self.floor > ALL_NOISE * self.guess
 
     @property
@@ -264,7 +264,7 @@ class LearningCurve:
         return f"More rows would {'lower' if self.helps else 'hardly lower'} the error"
 
     def draw(self, ax: style.Axes | None = None) -> style.Axes:
-        """Draw into `ax` or a new figure: single networks, the model with more rows, and the noise."""
+        """Draw into `ax` or a new figure: single networks, and the model with more rows."""
         ax, now = style.axes(ax), style.current()
         single = [self.shown(error) for error in self.errors]
         ax.set_xscale("log")
@@ -274,8 +274,6 @@ class LearningCurve:
         ax.plot([last], [self.at(1)], "o", color=now.model, ms=8, label="the model now")
         later = [last * times for times in TIMES]
         ax.plot(later, [self.at(times) for times in TIMES], "o", color=now.model, mfc="none")
-        if self.floor > 0:
-            ax.axhline(self.shown(self.floor), color=now.rival, linewidth=1.4, linestyle=":", label="noise")
         for times in (1, *TIMES):
             style.annotate(ax, format_number(self.at(times), 3), (last * times, self.at(times)), (7, 5), color=now.ink)
         places = [*self.rows, *later]

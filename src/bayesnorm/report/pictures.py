@@ -16,9 +16,9 @@ import numpy as np
 from ..plots import CalibrationPlot, EntropyPlot, Plot, RetentionPlot, UncertaintyErrorPlot, figure_svg, style
 from ..words import format_decimals, format_percent
 from .classification import ClassificationTest, one_sample
-from .honesty import group_words, row_groups
 from .page_plots import MOST_POINTS, PredictedTruePlot, ResidualPlot
 from .regression import RegressionTest
+from .row_groups import Labels, RowGroups
 from .verdict import LITTLE
 
 # Width and height in inches: small enough that words stay legible on a phone.
@@ -58,17 +58,22 @@ class PagePicture:
     caption: str
 
 
-def pictures(test: RegressionTest | ClassificationTest) -> tuple[PagePicture, ...]:
-    """Draw all pictures, in the order of the page."""
-    return _regression(test) if isinstance(test, RegressionTest) else _classification(test)
+def pictures(test: RegressionTest | ClassificationTest, labels: Labels | None = None) -> tuple[PagePicture, ...]:
+    """Draw all pictures, in the order of the page.
+
+    Args:
+        test: The held-out rows.
+        labels: The categories of each row, by the name of their column.
+    """
+    groups = RowGroups.from_test(test, labels)
+    return _regression(test, groups) if isinstance(test, RegressionTest) else _classification(test, groups)
 
 
-def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
+def _regression(test: RegressionTest, groups: RowGroups) -> tuple[PagePicture, ...]:
     level = format_percent(test.level)
     shown = f" The picture shows {MOST_POINTS} of {len(test):,} rows." if len(test) > MOST_POINTS else ""
     error = test.y - test.mean
     calibration = CalibrationPlot.from_pit(test.pit, title="Intervals should contain as many targets as they promise")
-    coverage = row_groups(test)
     uncertainty = UncertaintyErrorPlot.from_arrays(
         error, test.std, test.constant_std, title="Large error bars should come with large errors"
     )
@@ -101,10 +106,10 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
         ),
         page_picture(
             "uncertainty",
-            coverage,
+            groups.drawn,
             "Rows are grouped from small to large error bars. In the grey range, deviations are explained by chance: "
-            "honest error bars keep all groups within it in 95 % of reports. Overall, "
-            f"{format_percent(float(test.inside.mean()), 1)} of the targets are inside. {group_words(coverage)}",
+            "honest error bars keep all groups of rows within their range in 95 % of reports. Overall, "
+            f"{format_percent(float(test.inside.mean()), 1)} of the targets are inside. {groups.drawn_words}",
         ),
         page_picture(
             "uncertainty",
@@ -121,9 +126,8 @@ def _regression(test: RegressionTest) -> tuple[PagePicture, ...]:
     )
 
 
-def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
+def _classification(test: ClassificationTest, groups: RowGroups) -> tuple[PagePicture, ...]:
     wrong = ~test.right
-    reliability = row_groups(test)
     retention = RetentionPlot.from_arrays(
         {BY_ENTROPY: test.entropy}, wrong.astype(float), score="error rate", unit="%", title=RETENTION
     )
@@ -134,12 +138,12 @@ def _classification(test: ClassificationTest) -> tuple[PagePicture, ...]:
     return (
         page_picture(
             "uncertainty",
-            reliability,
+            groups.drawn,
             "Rows are grouped by the probability of the predicted class. Below the diagonal the probabilities are too "
             "high, above it too low. The vertical lines show what chance explains: honest probabilities keep all "
             f"groups within them in 95 % of reports. Overall, {format_percent(float(test.right.mean()), 1)} of the "
             f"rows are right, and the mean probability is {format_percent(float(test.confidence.mean()), 1)}. "
-            f"{group_words(reliability)}",
+            f"{groups.drawn_words}",
         ),
         page_picture(
             "uncertainty",

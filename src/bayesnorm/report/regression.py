@@ -197,6 +197,10 @@ class RegressionTest(HeldOutArrays):
         """Return the CRPS of every row."""
         return flat(crps_points(_gaussians(self.mean, self.std), self.y))
 
+    def crps_points_of(self, mean: Array, std: float) -> Array:
+        """Return the CRPS of every row for other means (N,) with one error bar for all rows."""
+        return flat(crps_points(_gaussians(mean, std), self.y))
+
     def constant_crps_points(self) -> Array:
         """Return the CRPS of every row with the constant error bar around the same means."""
         return flat(crps_points(_gaussians(self.mean, self.constant_std), self.y))
@@ -215,6 +219,10 @@ class RegressionTest(HeldOutArrays):
             "one_error_bar": self._scores(_gaussians(self.mean, self.constant_std), None if share is None else 0.0),
             "training_mean": self._scores(guess, None),
         }
+
+    def scores_of(self, mean: Array, std: float) -> RegressionScores:
+        """Return the scores of other means (N,) with one error bar for all rows."""
+        return self._scores(_gaussians(mean, std), None)
 
     def _scores(self, predictive: RegressionPredictive, share: float | None) -> RegressionScores:
         """Compute all scores of Gaussians. `share` is their normalised CRPS."""

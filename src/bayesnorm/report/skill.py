@@ -3,63 +3,25 @@
 from __future__ import annotations
 
 import math
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
-import scipy
-from numpy.typing import NDArray
 
 from ..metrics import prediction_rejection_ratio, spearman
-from ..words import capitalise, format_count, format_decimals, format_number, format_percent, join_list, too_few
+from ..words import capitalise, format_count, format_decimals, format_number, format_percent
+from .class_skill import judge_classes
 from .classification import ClassificationTest
+from .gains import CLEAR, PREDICTS, judge_gain, standard_errors_from_zero
 from .regression import RegressionTest
-from .verdict import FEW, HALF, LITTLE, LITTLE_CRPS, SMALL, Grade, Scale, Verdict, limit
-
-# Number of standard errors from which a difference is called statistically significant.
-CLEAR = 2.0
-
-# Classes that a sentence names at most.
-MOST_NAMED = 3
-
-# A class is rare below this share of the training rows, and below half of an equal share for every class.
-RARE = 0.1
-
-
-PREDICTS = "Does it predict well?"
+from .verdict import FEW, HALF, LITTLE, LITTLE_CRPS, Grade, Scale, Verdict, limit
 
 # Added to a share that is not significant.
 BY_CHANCE = ", which may be chance"
 
 
-class Gain(NamedTuple):
-    """The size of a gain, with its grade, short answer and clause. A gain that may be chance has a headline."""
-
-    size: Literal["large", "moderate", "small", "unclear", "none"]
-    grade: Grade
-    short: str
-    clause: str
-    headline: str = ""
-
-
 def prediction(test: RegressionTest | ClassificationTest) -> Verdict:
-    """Judge whether it predicts better than always answering the average, or the most common class in training."""
-    return _numbers(test) if isinstance(test, RegressionTest) else _classes(test)
-
-
-def _judge_gain(gain: float, rows: int, baseline: str, *, clear: bool, large: bool) -> Gain:
-    """Judge the share of the baseline's errors that a model avoids: whether it is significant, and how large."""
-    if clear and large:
-        return Gain("large", "good", "", "it predicts well")
-    if clear and gain < SMALL:
-        return Gain("small", "fair", "A little", f"it predicts only a little better than {baseline}")
-    if clear:
-        return Gain("moderate", "fair", "", f"it predicts only moderately better than {baseline}")
-    if rows < FEW and gain > 0:
-        few = f"{too_few(rows)} it"
-        better = f"better than {baseline}"
-        return Gain("unclear", "fair", "Unclear", f"{few} predicts {better}", f"{few} is {better}.")
-    better = f"{'significantly ' if gain > 0 else ''}better than {baseline}"
-    return Gain("none", "poor", "", f"it does not predict {better}", f"It is {'not' if gain > 0 else 'no'} {better}.")
+    """Judge whether it predicts better than always answering the average, or the class frequencies in training."""
+    return _numbers(test) if isinstance(test, RegressionTest) else judge_classes(test)
 
 
 def _numbers(test: RegressionTest) -> Verdict:
@@ -69,7 +31,7 @@ def _numbers(test: RegressionTest) -> Verdict:
     baseline = "always answering the average"
     clear = standard_errors_from_zero((test.y - test.train_mean) ** 2 - (test.y - test.mean) ** 2) > CLEAR
     left = model.rmse / guess.rmse if guess.rmse > 0 else 1.0
-    gain = _judge_gain(1 - left, len(test), baseline, clear=clear, large=left**2 <= 1 - HALF)
+    gain = judge_gain(1 - left, len(test), baseline, clear=clear, large=left**2 <= 1 - HALF)
     smaller = f"{format_percent(1 - left)} smaller than that of {baseline}"
     headlines = {
         "large": f"Its typical error is {smaller}.",
@@ -84,74 +46,6 @@ def _numbers(test: RegressionTest) -> Verdict:
     scale = Scale(limit(1 - left), 1 - math.sqrt(1 - HALF), 1.0, ("the average", "no errors"))
     headline = gain.headline or headlines[gain.size]
     return Verdict("prediction", PREDICTS, gain.grade, headline, detail, scale, gain.clause, gain.short)
-
-
-def _classes(test: ClassificationTest) -> Verdict:
-    """Compare the mistakes with those of the most common class in training, and look for classes without right rows."""
-    guessed = test.y == test.majority
-    right, guess = float(test.right.mean()), float(guessed.mean())
-    clear = standard_errors_from_zero(test.right.astype(float) - guessed) > CLEAR
-    avoided = (right - guess) / (1 - guess) if guess < 1 else 0.0
-    baseline = f"always answering “{test.classes[test.majority]}”"
-    gain = _judge_gain(avoided, len(test), baseline, clear=clear, large=avoided >= HALF)
-    grade, clause = gain.grade, gain.clause
-    shares = (
-        f"It is right on {format_percent(right)} of the held-out rows; {baseline} is right on {format_percent(guess)}."
-    )
-    if gain.size == "none" and (better := _brier_gain(test)) >= SMALL:
-        grade = "fair"
-        clause = f"its probabilities are useful, although its answers are not significantly better than {baseline}"
-        headline = (
-            f"{shares} Its answers are not significantly better. But its probabilities are useful: their squared error "
-            f"(Brier) is {format_percent(better)} smaller than that of the class frequencies."
-        )
-    else:
-        avoids = f"It avoids {format_percent(avoided)} of that baseline’s mistakes"
-        headline = {
-            "large": shares,
-            "small": f"{shares} {avoids}, which is a small gain.",
-            "moderate": f"{shares} {avoids}.",
-            "unclear": gain.headline,
-            "none": f"{gain.headline} {shares}",
-        }[gain.size]
-    missed = test.never_found()
-    if missed:
-        named = join_list([f"“{name}” (0 of {rows:,})" for name, rows in [*missed.items()][:MOST_NAMED]])
-        others = len(missed) - MOST_NAMED
-        more = f" and {format_count(others, 'more class', 'more classes')}" if others > 0 else ""
-        headline += f" It finds no row of {named}{more}."
-        finds = f"finds no row of {join_list([f'“{name}”' for name in [*missed][:MOST_NAMED]])}{more}"
-        if grade == "good":
-            grade, clause = "fair", f"it {finds}"
-        elif clear:
-            clause += f" and {finds}"
-    headline += _rare_words(test)
-    detail = (
-        f"Of {format_count(len(test), 'held-out row')}, it is wrong on {int((~test.right).sum()):,}. The baseline, the "
-        f"most common class in training, is wrong on {int((~guessed).sum()):,}."
-    )
-    scale = Scale(limit(avoided), HALF, 1.0, ("the baseline", "no mistakes"))
-    return Verdict("prediction", PREDICTS, grade, headline, detail, scale, clause, gain.short)
-
-
-def _brier_gain(test: ClassificationTest) -> float:
-    """Return how much smaller its Brier score is than that of the class frequencies; 0 if that may be chance.
-
-    If one class is rare, answers can hardly be better than the most common class, but probabilities can.
-    """
-    truth = np.eye(len(test.classes))[test.y]
-    model, guess = (((probs - truth) ** 2).sum(1) for probs in (test.probs, test.class_shares))
-    clear = standard_errors_from_zero(guess - model) > CLEAR
-    return 1 - float(model.mean() / guess.mean()) if clear else 0.0
-
-
-def _rare_words(test: ClassificationTest) -> str:
-    """Say how many rows of rare classes it finds; those that it never finds are named elsewhere."""
-    rows, right = test.rows_by_class()
-    rare = np.flatnonzero((test.class_shares < min(RARE, 0.5 / len(test.classes))) & (right > 0))
-    order = sorted(rare, key=lambda at: right[at] / rows[at])[:MOST_NAMED]
-    parts = [f"{right[at]:,} of {format_count(int(rows[at]), 'row')} of “{test.classes[at]}”" for at in order]
-    return f" It finds {join_list(parts)}, which {'is' if len(parts) == 1 else 'are'} rare." if parts else ""
 
 
 def usefulness(test: RegressionTest | ClassificationTest) -> Verdict:
@@ -270,19 +164,3 @@ def _entropy(test: ClassificationTest) -> Verdict:
         )
     scale = Scale(limit(share), LITTLE, 1.0, ("random order", "mistakes first"))
     return Verdict("usefulness", ENTROPY.question, grade, headline, detail, scale, clause, short)
-
-
-def standard_errors_from_zero(differences: NDArray[np.float64]) -> float:
-    """Return the mean of the differences divided by its standard error; 0 for fewer than two rows, or if all are 0.
-
-    With few rows the standard error is uncertain as well. So the ratio, which is Student's t, is converted to the
-    normal deviate of the same probability.
-    """
-    peak = float(abs(differences).max(initial=0.0))
-    if len(differences) < 2 or peak == 0:
-        return 0.0
-    differences = differences / peak  # so that squares neither overflow nor vanish
-    error = float(differences.std(ddof=1)) / math.sqrt(len(differences))
-    mean = float(differences.mean())
-    ratio = abs(mean) / error if error else math.inf
-    return math.copysign(-scipy.special.ndtri(scipy.special.stdtr(len(differences) - 1, -ratio)), mean)

@@ -16,6 +16,7 @@ from .encoded_columns import CategoricalColumn as CategoricalColumn
 from .explaining import UncertaintyExplanation as UncertaintyExplanation
 from .exporting import ExportedTable as ExportedTable, export_table as export_table
 from .intervals import FoldLevels as FoldLevels, OutOfFold as OutOfFold
+from .joint_leaks import joint_leaks as joint_leaks
 from .model_file import load as load
 from .prediction_frame import prediction_frame as prediction_frame
 from .preprocessing import Preprocessing as Preprocessing
