@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import re
+
 from benchmarks.markdown import table
 from benchmarks.results_files import hardware, read
 from experiments.claims import judged
@@ -13,11 +15,11 @@ def claims() -> str:
     if results is None:
         return ""
     rows = [
-        [claim.source, claim.text, verdict.evidence, verdict.word, f"`{claim.name}`"]
+        [claim.source, claim.text, _spaced(verdict.evidence), verdict.word, f"`{claim.name}`"]
         for claim, verdict in judged(results)
     ]
     head = ["source", "claim", "our result", "verdict", "name"]
-    rules = [f"- `{claim.name}` {claim.rule}." for claim, _ in judged(results)]
+    rules = [f"- `{claim.name}` {_spaced(claim.rule)}." for claim, _ in judged(results)]
     return "\n\n".join(
         [
             f"Means over {results['seeds']} seeds ({hardware(results['machine'])}):",
@@ -26,3 +28,8 @@ def claims() -> str:
             "\n".join(rules),
         ]
     )
+
+
+def _spaced(text: str) -> str:
+    """Return text with a space before every per-cent sign."""
+    return re.sub(r"(?<=\d)%", " %", text)

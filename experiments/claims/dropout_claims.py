@@ -82,8 +82,8 @@ def judge_bands(runs: Sequence[Numbers]) -> Verdict:
     inside = {name: mean(runs, name, "near") / mean(runs, name, "inside") for name in ("relu", "tanh")}
     return Verdict(
         word,
-        f"from |x| = {NEAR:.0f} to {FAR:.0f} the standard deviation grows by a factor of {relu:.2f} with ReLU and "
-        f"{tanh:.2f} with tanh; from |x| = {INSIDE:.0f}, among the data, to {NEAR:.0f} by {inside['relu']:.1f} and "
+        f"from {NEAR:.0f} to {FAR:.0f} away from 0 the standard deviation grows by a factor of {relu:.2f} with ReLU "
+        f"and {tanh:.2f} with tanh; from {INSIDE:.0f}, among the data, to {NEAR:.0f} by {inside['relu']:.1f} and "
         f"{inside['tanh']:.1f}",
     )
 
