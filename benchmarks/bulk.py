@@ -29,10 +29,10 @@ import torch
 
 from bayesnorm.cli.file_columns import read_as_in_training
 from bayesnorm.cli.output_files import arrow_table, csv_text
-from bayesnorm.cli.predictions import prediction_frame, round_predictions
+from bayesnorm.cli.predictions import round_predictions
 from bayesnorm.cli.scoring import CHUNK
 from bayesnorm.cli.tables import open_table, read_chunks
-from bayesnorm.tabular import estimator, load
+from bayesnorm.tabular import estimator, load, prediction_frame
 from experiments.machine import machine
 
 TRAINING_ROWS, STEP_CHUNKS, GROUP = 2_000, 6, 100_000

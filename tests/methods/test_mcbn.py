@@ -279,3 +279,17 @@ def test_a_loader_gives_its_batch_size_and_loses_no_rows(regression):
 
 
 # Real images.
+
+
+@pytest.mark.parametrize("eps", [1e-5, 0.0])
+def test_predictions_are_finite_if_some_batches_do_not_vary(eps):
+    """The log of their variance is far below the others', and a small effective batch size multiplies this distance."""
+    x = torch.zeros(200, 1)
+    x[:10] = 1 + torch.arange(10.0)[:, None]
+    model = nn.Sequential(nn.Linear(1, 4), nn.BatchNorm1d(4, eps=eps), nn.ReLU(), nn.Linear(4, 2)).eval()
+    if eps:
+        posterior = bn.MCBN(batch_size=4, states=32).fit(model, x, bn.Categorical()).at_batch_size(0.01)
+        assert bool(torch.isfinite(posterior.predict(x).probs).all())
+    else:
+        with pytest.raises(bn.BayesNormError):
+            bn.MCBN(batch_size=4, states=32).fit(model, x, bn.Categorical())

@@ -42,6 +42,8 @@ Center = Literal["running", "batch"]
 
 # Number of samples that are checked when a posterior is loaded.
 DRAWS_LOOKED_AT = 64
+# Sampled variances plus eps are at least this multiple of eps, so that they stay positive in single precision.
+LEAST_VARIANCE = 2**-10
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -128,8 +130,9 @@ class BatchNormPosterior(Posterior[P_co]):
         sizes = [layer.channels for layer in self.layers]
         state: State = {}
         for layer, m, v in zip(self.layers, mean.split(sizes, -1), log_var.split(sizes, -1), strict=True):
+            least = max(LEAST_VARIANCE * layer.eps, torch.finfo(v.dtype).tiny)
             state[f"{layer.name}.running_mean"] = m
-            state[f"{layer.name}.running_var"] = v.exp() - layer.eps
+            state[f"{layer.name}.running_var"] = v.exp().clamp_min(least) - layer.eps
         return state
 
     def directions(self, rank: int) -> Tensor:
