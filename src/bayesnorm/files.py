@@ -33,6 +33,9 @@ VERSION = 1
 # The largest header that safetensors allows, in bytes.
 LARGEST_HEADER = 100_000_000
 
+# The largest file of JSON that is read, in bytes.
+LARGEST_JSON = 2**26
+
 # The deepest nesting of objects and lists; deeper JSON is refused before any code walks through it.
 DEEPEST = 100
 
@@ -212,6 +215,20 @@ def require_version(path: Path, version: str, argument: str, again: str) -> None
         f"{argument}: {path} has format version {version[:20]}, but this bayesnorm reads version {VERSION}. To fix "
         f"this, {again}."
     )
+
+
+def read_at_most(path: Path, most: int) -> bytes:
+    """Return the content of a file, or raise a `ValueError` if it has more than `most` bytes, or no end."""
+    with path.open("rb") as file:
+        content = file.read(most + 1)
+    if len(content) > most:
+        raise ValueError(f"it has more than {most:,} bytes")
+    return content
+
+
+def read_json_file(path: Path, finite: bool = True) -> Any:
+    """Return the values of a JSON file, or raise a `ValueError` or an `OSError`; see `parse_json`."""
+    return parse_json(read_at_most(path, LARGEST_JSON), finite)
 
 
 def parse_json(text: str | bytes, finite: bool = True) -> Any:

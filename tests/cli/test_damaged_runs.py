@@ -1,6 +1,7 @@
 """Runs whose JSON files were changed: one line says so, or the changed values do no harm."""
 
 import json
+import os
 import shutil
 
 import pytest
@@ -102,3 +103,9 @@ def test_a_model_of_another_run_is_noticed(regression_run, classification_run, r
     run = shutil.copytree(regression_run.run, tmp_path / "run")
     shutil.copy(classification_run.run / "model.bayesnorm", run)
     assert "model.bayesnorm was changed after it was written" in refuses("predict", run, regression_run.data)
+
+
+def test_a_file_of_any_size_is_not_read_whole(regression_run, refuses, tmp_path):
+    run = shutil.copytree(regression_run.run, tmp_path / "run")
+    os.truncate(run / "run.json", 2**33)
+    assert "run.json is damaged (it has more than 67,108,864 bytes)" in refuses("predict", run, regression_run.data)

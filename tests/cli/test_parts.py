@@ -1,6 +1,8 @@
 """Predictions of a large table are written in parts: an interrupted command continues, and the result is the same."""
 
 import contextlib
+import json
+import os
 import signal
 import sqlite3
 import subprocess
@@ -114,6 +116,67 @@ def test_parts_of_other_predictions_are_not_used(bayesnorm, regression_run, tmp_
     part.write_bytes(part.read_bytes()[:-3])  # damaged: the part before it is used
     interrupt(1_000)
     assert "Continuing after 12 rows" in bayesnorm("predict", regression_run.run, data, "--out", out, "--force").err
+
+
+def longer(path):
+    values = json.loads(path.read_text())
+    values["totals"]["rows"] += 1
+    path.write_text(json.dumps(values))
+
+
+def swap(folder):
+    for suffix in ("", ".json"):
+        first, second, other = (folder / f"{name}{suffix}" for name in ("000000", "000001", "key.partial"))
+        first.rename(other)
+        second.rename(first)
+        other.rename(second)
+
+
+# What is done to a folder of two parts with three rows each, and the rows that are then still used.
+DAMAGE = {
+    "a key of other bytes": (lambda folder: (folder / "key").write_bytes(b"\xff\xfe"), 0),
+    "a key without end": (lambda folder: replace(folder / "key", "/dev/zero"), 0),
+    "a part without end": (lambda folder: replace(folder / "000001", "/dev/zero"), 3),
+    "a pipe": (lambda folder: (folder / "000000").unlink() or os.mkfifo(folder / "000000"), 0),
+    "deep counts": (lambda folder: (folder / "000001.json").write_text("[" * 10**5), 3),
+    "huge counts": (lambda folder: os.truncate(folder / "000001.json", 2**33), 3),
+    "other counts": (lambda folder: longer(folder / "000001.json"), 3),
+    "another order": (swap, 0),
+    "a third part without content": (lambda folder: (folder / "000002.json").write_text("{}"), 6),
+}
+
+
+def replace(path, target):
+    path.unlink()
+    path.symlink_to(target)
+
+
+@pytest.mark.parametrize("damage", DAMAGE)
+def test_damaged_parts_are_not_used(tmp_path, small_parts, damage):
+    files = part_files.PartFiles(tmp_path / "out.csv", "the key")
+    for number in range(6):
+        files.add(new_rows.Scored(b"%d\n" % number, b"a\n", new_rows.Totals(rows=1)))
+    files.close()
+    change, rows = DAMAGE[damage]
+    change(tmp_path / ".out.csv.parts")
+    with part_files.part_files(tmp_path / "out.csv", "the key") as again:
+        assert again.totals.rows == rows
+        for number in range(rows, 6):
+            again.add(new_rows.Scored(b"%d\n" % number, b"a\n", new_rows.Totals(rows=1)))
+    assert (tmp_path / "out.csv").read_text() == "a\n0\n1\n2\n3\n4\n5\n"
+    assert [path.name for path in tmp_path.iterdir()] == ["out.csv"]
+
+
+def test_files_of_others_are_not_deleted(tmp_path):
+    folder = tmp_path / ".out.csv.parts"
+    folder.mkdir()
+    (folder / "letter.txt").write_text("mine")
+    with (
+        pytest.raises(BayesNormError, match=r"parts contains files that are no parts of predictions"),
+        part_files.part_files(tmp_path / "out.csv", "the key"),
+    ):
+        raise AssertionError
+    assert (folder / "letter.txt").read_text() == "mine"
 
 
 def test_another_process_writes_the_same_file(tmp_path, small_parts):

@@ -170,7 +170,8 @@ def test_options_that_cannot_be_used_are_refused(
     assert "--posterior" in refuses("serve", "--model", "a:b", code=2)
     assert "--shape" in refuses("serve", "--model", "a:b", "--posterior", "p", "--shape", "3,x", code=2)
     assert "--level" in refuses("serve", run, "--level", 90, code=2)
-    assert "--token-file" in refuses("serve", run, "--token-file", tmp_path / "none", code=2)
+    for file in (tmp_path / "none", "/dev/zero"):
+        assert "--token-file" in refuses("serve", run, "--token-file", file, code=2)
     assert "is not a run" in refuses("serve", tmp_path)
     monkeypatch.setenv("BAYESNORM_TOKEN", "")
     assert "ASCII" in refuses("serve", run, code=2)

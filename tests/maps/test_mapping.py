@@ -3,6 +3,8 @@
 import inspect
 import json
 import pickle
+import zipfile
+from pathlib import Path
 
 import numpy as np
 import pytest
@@ -195,6 +197,11 @@ def test_settings_that_cannot_be_meant(tmp_path, content, words):
         read_settings(tmp_path / "maps.json")
 
 
+def test_a_settings_file_without_end():
+    with pytest.raises(BayesNormError, match=r"cannot be read as a JSON file \(it has more than 67,108,864 bytes\)"):
+        read_settings(Path("/dev/zero"))
+
+
 def test_colours_can_be_told_apart():
     assert len(set(MapSettings().class_colours(40))) == 40
     assert MapSettings(colours=((1, 2, 3),)).class_colours(3)[0] == (1, 2, 3)
@@ -221,6 +228,13 @@ def test_weights_from_files(tmp_path, monkeypatch, capsys):
     with pytest.raises(BayesNormError, match=r"--weights: .* cannot be read as tensors only"):
         load_network("own_net:make", tmp_path / "bad.pt")
     assert "has run" not in capsys.readouterr().out
+    with zipfile.ZipFile(tmp_path / "w.pt") as plain, zipfile.ZipFile(tmp_path / "small.pt", "w") as packed:
+        for name in plain.namelist():
+            packed.writestr(name, plain.read(name), zipfile.ZIP_DEFLATED)
+    with pytest.raises(BayesNormError, match=r"ValueError: torch\.save does not compress"):
+        load_network("own_net:make", tmp_path / "small.pt")
+    with pytest.raises(BayesNormError, match="is not a file"):
+        load_network("own_net:make", Path("/dev/zero"))
     for change, words in {
         torch.complex64: "has complex numbers, but the network has real numbers",
         torch.int64: "has whole numbers, but the network has real numbers",

@@ -111,15 +111,20 @@ def test_an_exported_table_has_dates_and_classes(tmp_path: Path):
             assert (reply.status, "a date such as" in reply.json["error"]) == (400, True)
 
 
-def test_damaged_metadata_are_ignored(images: Path, tmp_path: Path):
-    model = onnx.load(images)
-    for text in ("{", "[1]", "[" * 100_000):
+def test_damaged_metadata_are_refused(images: Path, tmp_path: Path):
+    """Without them, dates of an exported table would be read as numbers."""
+    model, table = onnx.load(images), {"kind": "table", "columns": [{"name": "x", "kind": "date"}]}
+    texts = ["{", "[1]", "[" * 100_000, '{"a": "\\ud800"}', '{"a": 1, "a": 2}', json.dumps(table)]
+    texts += [json.dumps(table | {"classes": classes}) for classes in (3, ["yes", "yes"])]
+    for text in texts:
         helper.set_model_props(model, {"bayesnorm": text})
         path = tmp_path / "other.onnx"
         path.write_bytes(model.SerializeToString())
-        assert not OnnxModel(path).is_table
-    with pytest.raises(BayesNormError, match="cannot be read"):
-        OnnxModel(tmp_path / "missing.onnx")
+        with pytest.raises(BayesNormError, match="damaged"):
+            OnnxModel(path)
+    for file in (tmp_path / "missing.onnx", tmp_path):
+        with pytest.raises(BayesNormError, match="cannot be read"):
+            OnnxModel(file)
 
 
 def test_whole_numbers_keep_all_digits(table: Path):

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Annotated, Any
 
 from ..errors import quoted
-from ..files import file_digest, parse_json
+from ..files import file_digest, read_json_file
 from ..words import format_count
 from ..writing import resolved, write_bytes
 from .ending import UsageError
@@ -148,7 +148,7 @@ def _stored_posterior(out: Path, options: dict[str, Any]) -> bool:
     if not path.exists():
         return False
     try:
-        stored = parse_json(path.read_bytes())
+        stored = read_json_file(path)
         before, digest = dict(stored["options"]), stored["posterior"]
     except (OSError, ValueError, TypeError, LookupError) as error:
         raise UsageError(f"--out: {path} is damaged or of an earlier version. Use another folder.") from error

@@ -10,12 +10,15 @@ import contextlib
 import hashlib
 import io
 import json
+import re
 import shutil
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import IO, Any
 
 from ..errors import BayesNormError, InputError
+from ..files import file_digest, read_at_most, read_json_file
+from ..schema import mapping, record, text, whole
 from ..writing import locked, replacing, resolved, write_bytes
 from .output_files import is_parquet, naming, parquet_writer
 from .scoring import Scored, Totals
@@ -25,6 +28,12 @@ PART_CHUNKS = 16
 
 KEY = "key"
 """The file in the folder of parts that says what they belong to."""
+
+
+# The files of the folder, and what killed writers of them leave there.
+PART_NAME = re.compile(r"(key|\d{6}(\.json)?)|\.(key|\d{6}(\.json)?)\.partial-.*")
+
+_STORED = record(digest=text, totals=record(rows=whole(1), unusual=whole(), infinite=whole(), reasons=mapping(whole())))
 
 
 class PartFiles:
@@ -76,12 +85,22 @@ class PartFiles:
         if not self._folder.is_dir():
             return
         self._lock()
-        with contextlib.suppress(OSError):
-            if (self._folder / KEY).read_text() == self._key:
+        if not all(PART_NAME.fullmatch(path.name) for path in self._folder.iterdir()):
+            raise BayesNormError(
+                f"--out: {self._folder} contains files that are no parts of predictions. Move them, or choose another "
+                "name."
+            )
+        with contextlib.suppress(OSError, ValueError):
+            if read_at_most(self._folder / KEY, len(self._key)) == self._key.encode():
                 self._read_parts()
         if not self._paths:
             shutil.rmtree(self._folder, ignore_errors=True)
             self._locks.close()
+            return
+        complete = {KEY, *(path.with_suffix(suffix).name for path in self._paths for suffix in ("", ".json"))}
+        for path in self._folder.iterdir():
+            if path.name not in complete:
+                path.unlink()
 
     def finish(self) -> None:
         """Write the file, and remove the parts."""
@@ -121,7 +140,8 @@ class PartFiles:
         content, path = self._current.getvalue(), self._folder / f"{len(self._paths):06}"
         write_bytes(path, content)
         # The counts are written last, so a part without them is not complete.
-        stored = {"sha256": hashlib.sha256(content).hexdigest(), "totals": self._part_totals.as_json()}
+        totals = self._part_totals.as_json()
+        stored = {"digest": self._digest(path, totals), "totals": totals}
         write_bytes(path.with_suffix(".json"), json.dumps(stored).encode())
         self._paths.append(path)
         self._current, self._writer = io.BytesIO(), None
@@ -131,18 +151,28 @@ class PartFiles:
         """Read the counts of complete parts."""
         for number in range(len([*self._folder.iterdir()])):
             path = self._folder / f"{number:06}"
-            try:
-                stored = json.loads(path.with_suffix(".json").read_bytes())
-                content = path.read_bytes()
-                if hashlib.sha256(content).hexdigest() != stored["sha256"]:
-                    return
-                totals = Totals.from_json(stored["totals"])
-            except (OSError, ValueError, LookupError, TypeError):
+            if not path.is_file():
                 return
-            if self._parquet and self._schema is None:
-                self._schema = _parquet_file(io.BytesIO(content)).schema_arrow
-            self.totals.add(totals)
+            try:
+                stored = read_json_file(path.with_suffix(".json"))
+                _STORED(stored, path.name)
+                if stored["digest"] != self._digest(path, stored["totals"]):
+                    return
+                if self._parquet:
+                    file = _parquet_file(path)
+                    schema = self._schema or file.schema_arrow
+                    if not file.schema_arrow.equals(schema) or file.metadata.num_rows != stored["totals"]["rows"]:
+                        return
+                    self._schema = schema
+            except (OSError, ValueError, BayesNormError):
+                return
+            self.totals.add(Totals.from_json(stored["totals"]))
             self._paths.append(path)
+
+    def _digest(self, path: Path, totals: dict[str, Any]) -> str:
+        """Return the SHA-256 of a part: of its place, its counts and its content."""
+        parts = [self._key, path.name, totals, file_digest(path)]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()
 
     def _lock(self) -> None:
         if not self._locks.enter_context(locked(self._folder, wait=False)):
@@ -174,7 +204,7 @@ def part_files(out: Path, key: str) -> Iterator[PartFiles]:
         files.close()
 
 
-def _parquet_file(file: IO[bytes]) -> Any:
+def _parquet_file(file: IO[bytes] | Path) -> Any:
     from .typed_files import load_pyarrow
 
     return load_pyarrow().parquet.ParquetFile(file)

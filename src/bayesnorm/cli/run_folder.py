@@ -17,7 +17,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BayesNormError, FileFormatError
-from ..files import VERSION, file_digest, parse_json, require_version
+from ..files import VERSION, file_digest, read_json_file, require_version
 from ..schema import flag, later, listed, mapping, one_of, record, refuse, text
 from ..writing import abandoned, exchange, locked, partial, require_writable_folder, resolved, write_bytes
 from .ending import delay_signals
@@ -229,7 +229,7 @@ def read_runs(folder: Path) -> list[tuple[Path, dict[str, Any]]]:
 def read_json(path: Path) -> Any:
     """Return the contents of a JSON file of a run."""
     try:
-        return parse_json(path.read_bytes(), finite=False)
+        return read_json_file(path, finite=False)
     except ValueError as error:
         raise FileFormatError(f"RUN: {path} is damaged ({error}). Run `bayesnorm fit` again.") from error
 

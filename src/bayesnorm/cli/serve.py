@@ -14,6 +14,7 @@ import torch
 import typer
 
 from ..errors import BayesNormError
+from ..files import read_at_most
 from .ending import UsageError
 from .file_columns import convert_columns, formats_in_training
 from .networks import Model, PosteriorFile, Shape, Weights, load_posterior
@@ -31,6 +32,9 @@ LEVEL = 0.9
 
 TOKEN = "BAYESNORM_TOKEN"
 """The environment variable with the token."""
+
+# Bytes of the longest file with a token.
+LONGEST_TOKEN = 4096
 
 
 def serve(
@@ -195,8 +199,8 @@ def _token(file: Path | None) -> str | None:
     token = os.environ.get(TOKEN)
     if file is not None:
         try:
-            token = file.read_text("utf-8").strip()
-        except (OSError, UnicodeDecodeError) as error:
+            token = read_at_most(file, LONGEST_TOKEN).decode().strip()
+        except (OSError, ValueError) as error:
             raise UsageError(f"--token-file: {file} cannot be read ({error}). Pass a file with one line.") from None
     if token is not None and not (token.isascii() and token.isprintable() and token.strip() == token != ""):
         raise UsageError(f"The token must be printable ASCII without blanks around it. Change {TOKEN} or --token-file.")

@@ -11,10 +11,14 @@ from pathlib import Path
 from typing import Any
 
 from ..errors import BayesNormError, load_package, quoted
+from ..files import parse_json, read_at_most
 from ..writing import write_bytes
 from .exporting import METADATA
 
 ADVICE = "Reading ONNX files needs onnxruntime. Run: pip install onnxruntime"
+
+# Bytes of the largest ONNX file, which its format limits.
+LARGEST_ONNX = 2**31
 
 DATATYPES = {
     "tensor(bool)": "BOOL",
@@ -67,9 +71,9 @@ def open_onnx(path: str | os.PathLike[str], threads: int = 0) -> OnnxFile:
     """
     onnxruntime = load_package("onnxruntime", ADVICE)
     try:
-        content = Path(path).read_bytes()
-    except OSError as error:
-        raise BayesNormError(f"{path} cannot be read ({error.strerror}). Pass an ONNX file.") from None
+        content = read_at_most(Path(path), LARGEST_ONNX)
+    except (OSError, ValueError) as error:
+        raise BayesNormError(f"{path} cannot be read ({error}). Pass an ONNX file.") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 3
     try:
@@ -83,10 +87,12 @@ def open_onnx(path: str | os.PathLike[str], threads: int = 0) -> OnnxFile:
         tuple(_tensor(node, path) for node in nodes) for nodes in (session.get_inputs(), session.get_outputs())
     )
     try:
-        metadata = json.loads(session.get_modelmeta().custom_metadata_map.get(METADATA, "{}"))
-    except (ValueError, RecursionError):
-        metadata = None
-    return OnnxFile(session, inputs, outputs, metadata if isinstance(metadata, dict) else {})
+        metadata = parse_json(session.get_modelmeta().custom_metadata_map.get(METADATA, "{}"))
+        if not isinstance(metadata, dict):
+            raise ValueError("it is not an object")
+    except ValueError as error:
+        raise BayesNormError(f"{path}: its description is damaged ({error}). Export it again.") from None
+    return OnnxFile(session, inputs, outputs, metadata)
 
 
 def _tensor(node: Any, path: str | os.PathLike[str]) -> OnnxTensor:

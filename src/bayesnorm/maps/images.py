@@ -21,7 +21,7 @@ from torch.nn import functional as F
 from torch.utils.data import Dataset
 
 from ..errors import BayesNormError, InputError, load_package, quoted
-from ..files import content_digest, parse_json
+from ..files import content_digest, read_json_file
 from ..posterior import Posterior
 from ..schema import listed, number, optional, record, text, whole
 from ..writing import write_bytes
@@ -284,7 +284,7 @@ def stored_numbers(labels: Path, entropy: Path, inputs: str, numbers: Path) -> d
         numbers: The file that marks the image as done.
     """
     try:
-        values: dict[str, Any] = parse_json(numbers.read_bytes())
+        values: dict[str, Any] = read_json_file(numbers)
         _NUMBERS(values, numbers.name)
         digest = values.pop("digest")
         same = digest == _digest(inputs, values, labels.read_bytes(), entropy.read_bytes())

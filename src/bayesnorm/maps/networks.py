@@ -9,6 +9,7 @@ import colorsys
 import importlib
 import json
 import sys
+import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ..errors import BayesNormError, FileFormatError, quoted
-from ..files import parse_json, read_tensors
+from ..files import parse_json, read_json_file, read_tensors
 from ..plots import CLASS_COLOURS
 from ..schema import later, listed, number, optional, record, text, whole
 
@@ -104,7 +105,7 @@ def _from_hex(colour: str) -> tuple[int, int, int]:
 def read_settings(path: Path) -> MapSettings:
     """Return the settings of a JSON file."""
     try:
-        content = parse_json(path.read_bytes())
+        content = read_json_file(path)
     except (OSError, ValueError) as error:
         raise FileFormatError(f"settings: {path} cannot be read as a JSON file ({error}).") from error
     return MapSettings.from_json(content, str(path))
@@ -195,10 +196,17 @@ def _load(network: nn.Module, path: Path) -> None:
 
 
 def _torch_file(path: Path) -> dict[str, Tensor]:
+    if not path.is_file():
+        raise FileFormatError(f"--weights: {path} is not a file. Pass the weights of the network.")
     try:
+        if zipfile.is_zipfile(path):
+            with zipfile.ZipFile(path) as archive:
+                if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
+                    raise ValueError("torch.save does not compress")  # small files could fill the memory
         content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
-        why = (str(error).strip().splitlines() or [type(error).__name__])[0]
+        # The message of torch advises to read the file with code that could be in it.
+        why = type(error).__name__ if "weights_only" in str(error) else _words(error)
         raise FileFormatError(
             f"--weights: {path} cannot be read as tensors only ({why}). Save the state_dict() as safetensors."
         ) from error

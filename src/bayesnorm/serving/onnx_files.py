@@ -97,8 +97,11 @@ def _dates_and_classes(metadata: dict[str, Any]) -> tuple[set[str], list[str]]:
         return set(), []
     try:
         dates = {str(column["name"]) for column in metadata["columns"] if column["kind"] == "date"}
-        return dates, [str(label) for label in metadata["classes"]]
-    except (KeyError, TypeError):
+        classes = [str(label) for label in metadata["classes"]]
+        if len(set(classes)) < len(classes):
+            raise ValueError
+        return dates, classes
+    except (KeyError, TypeError, ValueError):
         raise BayesNormError("The description of the table in the ONNX file is damaged. Export it again.") from None
 
 
