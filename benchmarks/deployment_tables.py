@@ -23,6 +23,7 @@ def deployment() -> str:
                 way["way"],
                 f"{way['latency_ms']:.3g}",
                 f"{way['per_second']:,.0f}",
+                f"{way['cpu_ms']:.2g}",
                 f"{way['load_seconds']:.2g}",
                 f"{way['resident_mib']:.0f}",
                 f"{way['megabytes']:.3g}",
@@ -30,7 +31,15 @@ def deployment() -> str:
             for way in results["ways"].values()
             if way["model"] == model
         ]
-        head = [words, "latency (ms)", "examples per second", "seconds to load", "memory (MiB)", "files (MB)"]
+        head = [
+            words,
+            "latency (ms)",
+            "examples per second",
+            "CPU time per example (ms)",
+            "seconds to load",
+            "memory (MiB)",
+            "files (MB)",
+        ]
         parts.append(table(head, lines))
     where = f"{hardware(results['machine'])}, onnxruntime {results['onnxruntime']}, {_load(results)}"
     return f"{where}:\n\n" + "\n\n".join(parts)
