@@ -76,6 +76,8 @@ def open_onnx(path: str | os.PathLike[str], threads: int = 0) -> OnnxFile:
         raise BayesNormError(f"{path} cannot be read ({error}). Pass an ONNX file.") from None
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = threads, 3
+    # Threads that wait for work would otherwise take the processor from the rest of the program.
+    options.add_session_config_entry("session.intra_op.allow_spinning", "0")
     try:
         session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
     except Exception as error:  # onnxruntime raises a class of its own for every kind of damage

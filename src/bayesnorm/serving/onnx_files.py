@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import torch
 from numpy.typing import NDArray
 
 from ..errors import BayesNormError, InputError, quoted
@@ -29,7 +30,9 @@ class OnnxModel:
     """
 
     def __init__(self, path: str | os.PathLike[str], name: str | None = None) -> None:
-        self.name, self._file = name or Path(path).stem, open_onnx(path)
+        # A core is left for HTTP. OMP_NUM_THREADS limits the threads, as for networks.
+        threads = max(1, torch.get_num_threads() - 1)
+        self.name, self._file = name or Path(path).stem, open_onnx(path, threads)
         for tensor in (*self._file.inputs, *self._file.outputs):
             if tensor.datatype not in DATATYPES:
                 raise BayesNormError(f"{path}: {quoted(tensor.name)} has the datatype {tensor.datatype}. Use FP32.")
