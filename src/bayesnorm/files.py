@@ -34,7 +34,7 @@ VERSION = 1
 LARGEST_HEADER = 100_000_000
 
 # The largest file of JSON that is read, in bytes.
-LARGEST_JSON = 2**26
+LARGEST_JSON = 2**25
 
 # The deepest nesting of objects and lists; deeper JSON is refused before any code walks through it.
 DEEPEST = 100

@@ -108,4 +108,4 @@ def test_a_model_of_another_run_is_noticed(regression_run, classification_run, r
 def test_a_file_of_any_size_is_not_read_whole(regression_run, refuses, tmp_path):
     run = shutil.copytree(regression_run.run, tmp_path / "run")
     os.truncate(run / "run.json", 2**33)
-    assert "run.json is damaged (it has more than 67,108,864 bytes)" in refuses("predict", run, regression_run.data)
+    assert "run.json is damaged (it has more than 33,554,432 bytes)" in refuses("predict", run, regression_run.data)

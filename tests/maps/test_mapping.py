@@ -198,7 +198,7 @@ def test_settings_that_cannot_be_meant(tmp_path, content, words):
 
 
 def test_a_settings_file_without_end():
-    with pytest.raises(BayesNormError, match=r"cannot be read as a JSON file \(it has more than 67,108,864 bytes\)"):
+    with pytest.raises(BayesNormError, match=r"cannot be read as a JSON file \(it has more than 33,554,432 bytes\)"):
         read_settings(Path("/dev/zero"))
 
 
