@@ -244,3 +244,12 @@ def test_other_things_are_no_training_data():
     for data in ("text", 3, None, object()):
         with pytest.raises(InputError, match=r"^train_data (must be|is) "):
             list(mini_batches(data, 4, 2, 0))
+
+
+def test_at_most_once_gives_the_batches_or_every_row_once_if_these_are_fewer():
+    few = mini_batches(X, 3, 5, seed=1)
+    assert all(map(torch.equal, few.at_most_once(), few))
+    many = [*mini_batches(X, 3, 7, seed=1).at_most_once()]
+    assert sorted(map(len, many)) == [3, 3, 3, 3, 4, 4]
+    assert torch.cat(many)[:, 0].sort().values.equal(X[:, 0])
+    assert not torch.cat(many).equal(X)

@@ -28,8 +28,7 @@ def test_arrays_are_sorted_by_uncertainty_with_gaussian_bands():
     np.testing.assert_array_equal(plot.error, error[order])
     np.testing.assert_array_equal(plot.at, np.arange(80))
     for level in (0.5, 0.95):
-        lower, upper = stats.norm.interval(level, scale=std[order])
-        np.testing.assert_allclose(plot.bands[level], (lower, upper))
+        np.testing.assert_allclose(plot.bands[level], stats.norm.interval(level, scale=std[order])[1])
         assert plot.inside[level] == np.mean(np.abs(error) <= stats.norm.ppf((1 + level) / 2) * std)
     assert plot.rank_correlation == pytest.approx(stats.spearmanr(std, np.abs(error)).statistic)
     assert plot.constant_std == 0.8
@@ -59,8 +58,8 @@ def test_bands_of_a_predictive_are_its_own_intervals(noise):
     np.testing.assert_allclose(plot.error, (y - predictive.mean).flatten()[order])
     for level in (0.5, 0.95):
         edges = predictive.interval(level)
-        for result, edge in zip(plot.bands[level], edges, strict=True):
-            np.testing.assert_allclose(result, (edge - predictive.mean).flatten()[order], atol=1e-9)
+        half_width = (edges[1] - edges[0]).flatten()[order] / 2
+        np.testing.assert_allclose(plot.bands[level], half_width, atol=1e-9)
         inside = ((y >= edges[0]) & (y <= edges[1])).double().mean()
         assert plot.inside[level] == pytest.approx(float(inside))
 
@@ -107,9 +106,6 @@ def test_everything_is_drawn_and_labelled():
     np.testing.assert_allclose(heights, [0.7 * stats.norm.ppf(0.75), 0.7 * stats.norm.ppf(0.975)])
     wide, narrow = (part.get_paths()[0].vertices[:, 1].max() for part in ax.collections[:2])
     np.testing.assert_allclose([wide, narrow], [stats.norm.ppf(0.975) * std.max(), stats.norm.ppf(0.75) * std.max()])
-    signed = plot.draw(signed=True)
-    assert signed.get_ylabel() == "error of strength (MPa)"
-    assert signed.get_ylim()[0] == -signed.get_ylim()[1]
 
 
 def test_a_huge_error_does_not_flatten_the_rest_and_is_still_shown():

@@ -39,6 +39,12 @@ def test_class_statistics_are_the_moments_of_the_examples_that_the_network_puts_
     torch.testing.assert_close(statistics.within[0, :30], within.sum(0), rtol=1e-3, atol=1e-4)
 
 
+def test_class_statistics_of_few_examples_count_each_once():
+    network, _ = network_and_posterior()
+    posterior = bn.MCBN(8, states=32).fit(network, clusters(torch.arange(101) % CLASSES, 0), bn.Categorical())
+    assert posterior.class_statistics.counts.sum() == 101
+
+
 def test_many_classes_are_kept_as_combinations_of_a_few_rows():
     generator = torch.Generator().manual_seed(0)
     counts = torch.randint(5, 20, (200,), generator=generator).double()

@@ -153,11 +153,9 @@ def numbered(what: str, numbers: Sequence[int]) -> str:
     return f"{what}s {', '.join(map(str, shown))} and {rest}"
 
 
-def call_network(
-    network: Callable[[Tensor], Any], x: Tensor, argument: str, shape: tuple[int, ...] | None = None
-) -> Any:
+def call_network(network: Callable[[Tensor], Any], x: Tensor, argument: str) -> Any:
     """Return `network(x)`; if the forward fails, the error names the argument of `x` and its shape."""
-    with forward_errors_explained(x, argument, shape):
+    with forward_errors_explained(x, argument):
         return run_forward(network, x)
 
 

@@ -46,7 +46,7 @@ class DriftLayers:
     title: str = TITLE
 
     @classmethod
-    def from_drift(cls, drift: Drift, *, title: str = TITLE) -> Self:
+    def from_drift(cls, drift: Drift) -> Self:
         """Return the plot of a result of `bayesnorm.drift`; for an ensemble, that of its first member's layers."""
         return cls(
             tuple(layer.name for layer in drift.layers),
@@ -55,7 +55,6 @@ class DriftLayers:
             drift.first_layer,
             drift.p_value,
             drift.rows,
-            title,
         )
 
     @property

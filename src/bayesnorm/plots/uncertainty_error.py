@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import itertools
 from dataclasses import dataclass, replace
 from statistics import NormalDist
 from typing import Any, Self
@@ -39,7 +38,7 @@ class UncertaintyErrorPlot:
         running: Running mean of the absolute errors, (N,).
         window: Number of points in each running mean; fewer near the ends.
         at: Positions in this order at which the intervals are computed, (P,).
-        bands: Central intervals around the mean by level: (lower, upper), each (P,).
+        bands: Half the width of the central intervals by level, (P,).
         inside: Share of all targets inside the interval, by level.
         constant_std: Standard deviation of the constant baseline, or None.
         target: Name of the target.
@@ -52,7 +51,7 @@ class UncertaintyErrorPlot:
     running: np.ndarray
     window: int
     at: np.ndarray
-    bands: dict[float, tuple[np.ndarray, np.ndarray]]
+    bands: dict[float, np.ndarray]
     inside: dict[float, float]
     constant_std: float | None = None
     target: str = ""
@@ -84,7 +83,9 @@ class UncertaintyErrorPlot:
         away = (pit(predictive, y).flatten() - 0.5).abs()
         return replace(
             plot,
-            bands={level: (_array(low - centre), _array(high - centre)) for level, (low, high) in edges.items()},
+            bands={
+                level: (_array(high - centre) - _array(low - centre)) / 2 for level, (low, high) in edges.items()
+            },
             inside={level: float((away <= level / 2).double().mean()) for level in LEVELS},
         )
 
@@ -124,7 +125,7 @@ class UncertaintyErrorPlot:
             running=running_mean(np.abs(off), window),
             window=window,
             at=at,
-            bands={level: (-QUANTILES[level] * ordered[at], QUANTILES[level] * ordered[at]) for level in LEVELS},
+            bands={level: QUANTILES[level] * ordered[at] for level in LEVELS},
             inside={level: float((np.abs(off) <= QUANTILES[level] * ordered).mean()) for level in LEVELS},
             constant_std=constant_std,
             **labels,
@@ -151,48 +152,41 @@ class UncertaintyErrorPlot:
         points = format_count(len(self.std), "point")
         return points if correlation is None else f"rank correlation {correlation:.2f} ({points})"
 
-    def draw(self, ax: style.Axes | None = None, *, signed: bool = False) -> style.Axes:
-        """Draw absolute errors, or signed ones, into `ax` or a new figure, and return the axes."""
+    def draw(self, ax: style.Axes | None = None) -> style.Axes:
+        """Draw absolute errors into `ax` or a new figure, and return the axes."""
         ax, now = style.axes(ax), style.current()
-        place, signs = self.at + 1, (1, -1) if signed else (1,)
-        edges = {level: self._edges(level, signed) for level in LEVELS}
+        place, error = self.at + 1, np.abs(self.error)
         for level, alpha, zorder in ((0.95, 0.2, 1.0), (0.5, 0.38, 1.1)):
             label = f"{style.percent(level)} interval"
-            ax.fill_between(place, *edges[level], color=now.model, alpha=alpha, linewidth=0, zorder=zorder, label=label)
-        what, error = ("error", self.error) if signed else ("absolute error", np.abs(self.error))
+            look: dict[str, Any] = {"color": now.model, "alpha": alpha, "linewidth": 0, "zorder": zorder, "label": label}
+            ax.fill_between(place, 0.0, self.bands[level], **look)
         shown = style.spread_out(len(error), DOTS)
-        top = self._top(edges)
+        top = self._top()
         beyond = np.abs(error[shown]) > top
         size, alpha = (14, 0.75) if len(shown) <= 400 else (6, 0.5)
         dots: dict[str, Any] = {"color": now.dots, "alpha": alpha, "linewidths": 0, "zorder": 2}
-        ax.scatter(shown[~beyond] + 1, error[shown][~beyond], s=size, label=what, **dots)
+        ax.scatter(shown[~beyond] + 1, error[shown][~beyond], s=size, label="absolute error", **dots)
         if beyond.any():
-            edge = np.sign(error[shown][beyond]) * top * 0.985
+            edge = np.full(beyond.sum(), top * 0.985)
             ax.scatter(shown[beyond] + 1, edge, s=3 * size, marker="d", label="off the scale", **dots)
         some = style.spread_out(len(error), BAND_POINTS)
-        for sign, label in zip(signs, ("running mean", "_mirrored"), strict=False):
-            ax.plot(some + 1, sign * self.running[some], color=now.ink, linewidth=2.0, zorder=4, label=label)
+        ax.plot(some + 1, self.running[some], color=now.ink, linewidth=2.0, zorder=4, label="running mean")
         if self.constant_std is not None:
             label = "constant baseline, 50 % and 95 %"
-            for level, sign in itertools.product(LEVELS, signs):
-                height = sign * QUANTILES[level] * self.constant_std
+            for level in LEVELS:
+                height = QUANTILES[level] * self.constant_std
                 ax.axhline(height, color=now.rival, linestyle="--", linewidth=1.4, zorder=3, label=label)
                 label = "_other edge"
         ax.set_xlim(1 - 0.01 * len(error), len(error) + 0.01 * len(error) + (len(error) == 1))
-        ax.set_ylim(-top if signed else 0, top)
+        ax.set_ylim(0, top)
         ax.xaxis.set_major_locator(style.matplotlib().ticker.MaxNLocator(integer=True, nbins=7))
         ax.set_xlabel("test points, sorted by total standard deviation")
-        ax.set_ylabel(style.with_unit(" of ".join(filter(None, (what, self.target))), self.unit))
+        ax.set_ylabel(style.with_unit(" of ".join(filter(None, ("absolute error", self.target))), self.unit))
         return style.finish(ax, self.title, self.summary, legend_columns=3)
 
-    def _edges(self, level: float, signed: bool) -> tuple[np.ndarray, np.ndarray]:
-        """Return the interval of a level: around 0 for signed errors, from 0 up for absolute ones."""
-        lower, upper = self.bands[level]
-        return (lower, upper) if signed else (np.zeros_like(upper), (upper - lower) / 2)
-
-    def _top(self, edges: dict[float, tuple[np.ndarray, np.ndarray]]) -> float:
+    def _top(self) -> float:
         """Return the end of the axis. A few huge values must not flatten the rest; they are drawn at the edge."""
-        band, error = np.quantile(edges[0.95][1], 0.98), np.quantile(np.abs(self.error), 0.995)
+        band, error = np.quantile(self.bands[0.95], 0.98), np.quantile(np.abs(self.error), 0.995)
         constant = QUANTILES[0.95] * (self.constant_std or 0.0)
         return float(max(band, error, constant) * 1.12) or 1.0
 

@@ -187,7 +187,8 @@ def collect_class_statistics(
         executable: The network, and which of its outputs is used.
         likelihood: Turns outputs into class probabilities.
         layers: The recorded layers.
-        batches: Training batches; as many are run as contain `PER_CLASS` examples for each class.
+        batches: Training batches; as many are run as contain `PER_CLASS` examples for each class, or every example once
+            if there are not so many.
     """
     probs = class_probabilities(likelihood, executable.point(executable.input(batches.first())[:2]))
     channels = sum(layer.channels for layer in layers)
@@ -205,8 +206,9 @@ def collect_class_statistics(
         averages.append(torch.stack(standardised_averages(moments, mean, var + eps)))
         return mean, var
 
+    some = replace(batches, count=min(count, batches.count))
     with isolated_randomness(batches.seed, executable.device):
-        for batch in replace(batches, count=min(count, batches.count)):
+        for batch in some.at_most_once():
             averages.clear()
             x = network.input(executable.input(batch))
             try:

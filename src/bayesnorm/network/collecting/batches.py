@@ -94,9 +94,19 @@ class MiniBatches:
 
     def epoch(self) -> Iterator[Tensor]:
         """Yield all training examples once in random order, in batches; an incomplete last batch is left out."""
-        order = np.random.default_rng(self.seed).permutation(self.rows)
-        whole = order[: self.rows // self.batch_size * self.batch_size].reshape(-1, self.batch_size)
+        whole = self._order()[: self.rows // self.batch_size * self.batch_size].reshape(-1, self.batch_size)
         return (inputs for inputs, _ in self.source.batches(whole.tolist(), self.seed))
+
+    def at_most_once(self) -> Iterator[Tensor]:
+        """Yield the mini-batches, or all examples once in random order, in batches as large, if these are not more."""
+        if self.count * self.batch_size < self.rows:
+            return iter(self)
+        parts = np.array_split(self._order(), self.rows // self.batch_size)
+        return (inputs for inputs, _ in self.source.batches([part.tolist() for part in parts], self.seed))
+
+    def _order(self) -> np.ndarray:
+        """Return the indices of all training examples in random order."""
+        return np.random.default_rng(self.seed).permutation(self.rows)
 
     def first(self) -> Tensor:
         """Return the first batch alone, to check the network with."""

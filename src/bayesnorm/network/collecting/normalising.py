@@ -6,7 +6,8 @@ training batches. `single_input_statistics` looks at single inputs in evaluation
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+import contextlib
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from functools import partial
 from typing import Any
 
@@ -238,12 +239,7 @@ class RowStatistics:
         """
         size = len(x) // groups
         at_once = max(1, MOST_ELEMENTS // max(1, x[0].numel()) // size)
-        again = partial(self._normalising.run, x[:size])
-        with self._keeper.restore_state(self._device, again=again) as restart:
-            if not self._layout_chosen:
-                self._normalising.choose_layout(x[:2])
-                self._layout_chosen = True
-                restart()
+        with self._isolated(x, size):
             # A replay would write to the network's tensors undetected.
             recordable = not self._keeper.put_back_some
             parts = [self._run(part, len(part) // size, recordable) for part in x.split(at_once * size)]
@@ -263,9 +259,19 @@ class RowStatistics:
             x: The examples, as returned by `input`.
             rule: Called with a layer's name and the moments of its input, in running order.
         """
-        again = partial(self._normalising.run, x)
-        with self._keeper.restore_state(self._device, again=again):
+        with self._isolated(x, len(x)):
             return self._normalising.run_rule(x, rule)
+
+    @contextlib.contextmanager
+    def _isolated(self, x: Tensor, size: int) -> Iterator[None]:
+        """Work without side effects on examples, of which a forward pass takes `size`, in the fastest layout."""
+        again = partial(self._normalising.run, x[:size])
+        with self._keeper.restore_state(self._device, again=again) as restart:
+            if not self._layout_chosen:
+                self._normalising.choose_layout(x[:2])
+                self._layout_chosen = True
+                restart()
+            yield
 
 
 # Numbers of inputs per forward pass.

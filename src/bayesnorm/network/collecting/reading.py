@@ -141,11 +141,11 @@ class BatchReader:
         yield from entries_of(self._stream, self._form, self._name)
 
 
-def whole_data(data: Any, form: InputForm, name: str, seed: int = 0) -> Entry:
+def whole_data(data: Any, form: InputForm, name: str) -> Entry:
     """Return inputs and targets (None if there are none) of any kind of data, read into memory of bounded size."""
     if is_in_memory(data, form):
         return form.split(data, name)
-    return BatchReader(data, form, name, seed).whole(POOL_BYTES)
+    return BatchReader(data, form, name).whole(POOL_BYTES)
 
 
 def _bytes(x: Tensor) -> int:
