@@ -113,10 +113,10 @@ class Ran:
         if event == "call":
             self.calls[frame.f_code] += 1
 
-    def rooms(self) -> Counter[str]:
+    def packages(self) -> Counter[str]:
         """Return how many different functions of each subpackage ran, without comprehensions and lambdas."""
-        rooms = (room_of(code) for code in self.calls if not code.co_name.startswith("<"))
-        return Counter(room for room in rooms if room is not None)
+        packages = (package_of(code) for code in self.calls if not code.co_name.startswith("<"))
+        return Counter(package for package in packages if package is not None)
 
     def times(self, function: Callable[..., Any]) -> int:
         """Return how often a function was called."""
@@ -124,17 +124,17 @@ class Ran:
 
     def missing(self, functions: Iterable[Callable[..., Any]]) -> list[str]:
         """Return the required subpackages and functions that were not called."""
-        ran = self.rooms()
-        rooms = [f"{room}/" for room in MUST_RUN if room not in ran]
-        return rooms + [function.__qualname__ for function in functions if not self.times(function)]
+        ran = self.packages()
+        packages = [f"{package}/" for package in MUST_RUN if package not in ran]
+        return packages + [function.__qualname__ for function in functions if not self.times(function)]
 
 
-def room_of(code: CodeType) -> str | None:
+def package_of(code: CodeType) -> str | None:
     """Return the subpackage of a function; None if it belongs to neither the package nor the experiments."""
     path = Path(code.co_filename)
-    for root, room in ROOTS.items():
+    for root, package in ROOTS.items():
         if path.is_relative_to(root):
-            return room or (path.relative_to(root).parts[0] if path.parent != root else "(top level)")
+            return package or (path.relative_to(root).parts[0] if path.parent != root else "(top level)")
     return None
 
 
@@ -153,10 +153,10 @@ def main() -> int:
     for family in FUNCTIONS:
         with Ran() as results[family]:
             run_unit(family)
-    rooms = {family: ran.rooms() for family, ran in results.items()}
+    packages = {family: ran.packages() for family, ran in results.items()}
     print(f"{'functions that ran':<40}" + "".join(f"{family:>10}" for family in results))
-    for room in sorted({room for counts in rooms.values() for room in counts}):
-        print(f"  {room:<38}" + "".join(f"{counts[room]:>10}" for counts in rooms.values()))
+    for package in sorted({package for counts in packages.values() for package in counts}):
+        print(f"  {package:<38}" + "".join(f"{counts[package]:>10}" for counts in packages.values()))
     print("calls")
     for function in dict.fromkeys(function for group in FUNCTIONS.values() for function in group):
         print(f"  {function.__qualname__:<38}" + "".join(f"{ran.times(function):>10}" for ran in results.values()))

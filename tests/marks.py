@@ -1,4 +1,4 @@
-"""Marks that tests of several rooms carry."""
+"""Marks that tests of several packages carry."""
 
 import os
 

@@ -16,11 +16,11 @@ TOLERANCE = {torch.float32: {"rtol": 1e-4, "atol": 1e-5}, torch.float64: {"rtol"
 """Rounding: a handful of matrix products and a division, some tens of the dtype's epsilon at outputs of order 1."""
 
 
-def methods_in(room):
+def methods_in(package):
     """Return the classes of a module that have a `fit` and are no bases of others alone."""
     return [
         cls
-        for name, cls in inspect.getmembers(room, inspect.isclass)
+        for name, cls in inspect.getmembers(package, inspect.isclass)
         if not (name.startswith("_") or inspect.isabstract(cls)) and callable(getattr(cls, "fit", None))
     ]
 

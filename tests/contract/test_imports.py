@@ -1,4 +1,4 @@
-"""The design's rooms: they stand in one order, imports point down it, and the core needs no extra."""
+"""The design's packages: they stand in one order, imports point down it, and the core needs no extra."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BESIDE = [Path(__file__).parents[2] / name for name in ("experiments", "benchmar
 
 LEAVES = ["errors", "arguments", "writing", "files", "schema", "words", "progress"]
 CORE = ["network", "predictive", "likelihoods", "engines", "posterior", "training", "methods"]
-ROOMS = [
+PACKAGES = [
     *LEAVES,
     *CORE,
     "metrics",
@@ -42,10 +42,10 @@ ROOMS = [
     "benchmarks",
     "examples",
 ]
-"""All rooms there are, and what stands beside the package. Each may import those that stand before it."""
+"""All packages there are, and what stands beside the package. Each may import those that stand before it."""
 
 NARROWER = {"predictive": [*LEAVES], "likelihoods": [*LEAVES, "predictive"], "active": [*LEAVES, *CORE, "metrics"]}
-"""Rooms that may import only some of those before them."""
+"""Packages that may import only some of those before them."""
 
 EXTERNAL = {
     "errors": set(),
@@ -55,12 +55,12 @@ EXTERNAL = {
     "schema": {"torch"},
     "words": {"numpy"},
     **{
-        room: {"torch", "numpy", "scipy", "safetensors", "typing_extensions"}
-        for room in ("files", *CORE[1:], "theory", "calibration", "shift", "compression", "network_report")
+        package: {"torch", "numpy", "scipy", "safetensors", "typing_extensions"}
+        for package in ("files", *CORE[1:], "theory", "calibration", "shift", "compression", "network_report")
     },
     "progress": {"rich"},
 }
-"""Third-party packages that these rooms may import; elsewhere, what an extra brings."""
+"""Third-party packages that these packages may import; elsewhere, what an extra brings."""
 
 EXTRAS = (
     "sklearn",
@@ -138,7 +138,7 @@ def all_imports() -> list[Import]:
     ]
 
 
-def room_of(module: str) -> str:
+def package_of(module: str) -> str:
     first, *rest = module.split(".")
     return first if first != "bayesnorm" else rest[0] if rest else "__init__"
 
@@ -148,9 +148,9 @@ def is_ours(module: str) -> bool:
 
 
 def points_up(one: Import) -> bool:
-    room, below = room_of(one.by), room_of(one.module)
-    allowed = NARROWER.get(room) or ROOMS[: ROOMS.index(room)]
-    return below != room and below not in allowed
+    package, below = package_of(one.by), package_of(one.module)
+    allowed = NARROWER.get(package) or PACKAGES[: PACKAGES.index(package)]
+    return below != package and below not in allowed
 
 
 @functools.cache
@@ -173,13 +173,17 @@ def must_use_the_init(module: str) -> bool:
 def bypasses_the_init(one: Import, exports: frozenset[str]) -> bool:
     """Return whether a package imports from inside another package, and not what that package exports."""
     is_inside = one.module.startswith("bayesnorm.") and one.module.count(".") > 1
-    return is_inside and room_of(one.by) != room_of(one.module) and (one.name is not None or one.module not in exports)
+    return (
+        is_inside
+        and package_of(one.by) != package_of(one.module)
+        and (one.name is not None or one.module not in exports)
+    )
 
 
 def takes_a_private_name(one: Import) -> bool:
     taken = [*one.module.split("."), *([one.name] if one.name else [])]
     private = any(part.startswith("_") and not part.startswith("__") for part in taken)
-    return private and room_of(one.by) != room_of(one.module)
+    return private and package_of(one.by) != package_of(one.module)
 
 
 def cycles(imports: list[Import]) -> list[tuple[str, ...]]:
@@ -206,8 +210,8 @@ def lines(offenders: Iterable[object]) -> str:
     return "".join(f"\n{offender}" for offender in offenders)
 
 
-def test_these_are_the_rooms_there_are():
-    assert {room_of(module) for module in files()} == set(ROOMS)
+def test_these_are_all_packages():
+    assert {package_of(module) for module in files()} == set(PACKAGES)
 
 
 def test_imports_point_down():
@@ -225,7 +229,7 @@ def test_packages_are_imported_through_their_init():
     assert not lines(offenders)
 
 
-def test_no_room_takes_anothers_private_names():
+def test_no_package_takes_private_names_of_another():
     offenders = [one for one in all_imports() if is_ours(one.module) and takes_a_private_name(one)]
     assert not lines(offenders)
 
@@ -233,9 +237,9 @@ def test_no_room_takes_anothers_private_names():
 def test_the_core_imports_only_its_dependencies():
     def foreign(one: Import) -> bool:
         package = one.module.split(".")[0]
-        return package not in {*sys.stdlib_module_names, "bayesnorm", *EXTERNAL[room_of(one.by)]}
+        return package not in {*sys.stdlib_module_names, "bayesnorm", *EXTERNAL[package_of(one.by)]}
 
-    offenders = [one for one in all_imports() if room_of(one.by) in EXTERNAL and foreign(one)]
+    offenders = [one for one in all_imports() if package_of(one.by) in EXTERNAL and foreign(one)]
     assert not lines(offenders)
 
 
@@ -267,8 +271,10 @@ def f():
     }
     within = "from .doctor import doctor as doctor"  # a function of its module's name
     assert shadowed("bayesnorm.network", within) == {"bayesnorm.network.doctor"}
-    (door,) = imports_in("from .layers import choose_layers", "bayesnorm.network", is_package=True, modules=package)
-    assert door == Import("bayesnorm.network", "bayesnorm.network.layers", "choose_layers")
+    (through_init,) = imports_in(
+        "from .layers import choose_layers", "bayesnorm.network", is_package=True, modules=package
+    )
+    assert through_init == Import("bayesnorm.network", "bayesnorm.network.layers", "choose_layers")
 
 
 def test_offenders_are_told_from_the_rest():

@@ -110,7 +110,7 @@ def test_every_method_has_a_row_for_each_run(results, family):
 def test_a_unit_runs_what_users_run(watched, family):
     _, ran = watched[family]
     assert ran.missing(FUNCTIONS[family]) == []
-    assert Ran().missing([metrics.crps]) == [*(f"{room}/" for room in MUST_RUN), "crps"], "none ran, none counts"
+    assert Ran().missing([metrics.crps]) == [*(f"{name}/" for name in MUST_RUN), "crps"], "none ran, none counts"
 
 
 def test_test_rows_are_never_trained_on(data):

@@ -83,9 +83,7 @@ class UncertaintyErrorPlot:
         away = (pit(predictive, y).flatten() - 0.5).abs()
         return replace(
             plot,
-            bands={
-                level: (_array(high - centre) - _array(low - centre)) / 2 for level, (low, high) in edges.items()
-            },
+            bands={level: (_array(high - centre) - _array(low - centre)) / 2 for level, (low, high) in edges.items()},
             inside={level: float((away <= level / 2).double().mean()) for level in LEVELS},
         )
 
@@ -158,7 +156,13 @@ class UncertaintyErrorPlot:
         place, error = self.at + 1, np.abs(self.error)
         for level, alpha, zorder in ((0.95, 0.2, 1.0), (0.5, 0.38, 1.1)):
             label = f"{style.percent(level)} interval"
-            look: dict[str, Any] = {"color": now.model, "alpha": alpha, "linewidth": 0, "zorder": zorder, "label": label}
+            look: dict[str, Any] = {
+                "color": now.model,
+                "alpha": alpha,
+                "linewidth": 0,
+                "zorder": zorder,
+                "label": label,
+            }
             ax.fill_between(place, 0.0, self.bands[level], **look)
         shown = style.spread_out(len(error), DOTS)
         top = self._top()
