@@ -206,9 +206,8 @@ def collect_class_statistics(
         averages.append(torch.stack(standardised_averages(moments, mean, var + eps)))
         return mean, var
 
-    some = replace(batches, count=min(count, batches.count))
     with isolated_randomness(batches.seed, executable.device):
-        for batch in some.at_most_once():
+        for batch in replace(batches, count=min(count, batches.count)).at_most_once():
             averages.clear()
             x = network.input(executable.input(batch))
             try:

@@ -234,10 +234,9 @@ class MomentRecorder:
             self._require_a_batch(name)
         self._was_read = True
         parts = zip(*(self._calls[name].moments or () for name in chosen), strict=True)
-        mean, var, mean_var, square_var = (torch.cat(part) for part in parts)
         modules = [self._modules[name] for name in chosen]
         layers = (BatchNormLayer(n, m.num_features, m.eps) for n, m in zip(chosen, modules, strict=True))
-        return BatchMoments(tuple(layers), mean, var, mean_var, square_var)
+        return BatchMoments(tuple(layers), *map(torch.cat, parts))
 
     def _chosen(self) -> tuple[str, ...]:
         """Return the chosen layers in running order; refuse a forward pass without one of them."""

@@ -296,9 +296,8 @@ def single_input_statistics(
 
     def hook(name: str) -> Callable[[nn.Module, Any], None]:
         def record(layer: nn.Module, inputs: Any) -> None:
-            positions = (
-                inputs[0].detach().double().flatten(2) if inputs[0].dim() > 2 else inputs[0].double()[:, :, None]
-            )
+            h = inputs[0].detach().double()
+            positions = h.flatten(2) if h.dim() > 2 else h[:, :, None]
             seen.setdefault(name, []).append(positions.mean(2))
             if positions.shape[2] > 1:
                 seen.setdefault(f"{name}.var", []).append((positions.var(2, correction=0) + 1e-8).log())

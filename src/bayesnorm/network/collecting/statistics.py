@@ -228,10 +228,8 @@ class _SmallBatches:
             return size
         sizes = (size for size in RECORDED_SIZES if size < len(x) and size not in self._refused)
         enough = max(LEAST_SMALL, self.total // SMALL_PART)
-        return next((size for size in sizes if self._count(size) < enough), None)
-
-    def _count(self, size: int) -> int:
-        return sum(moments.shape[1] for moments in self.moments.get(size, []))
+        ran = {size: sum(moments.shape[1] for moments in parts) for size, parts in self.moments.items()}
+        return next((size for size in sizes if ran.get(size, 0) < enough), None)
 
 
 @torch.inference_mode(False)

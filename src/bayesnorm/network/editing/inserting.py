@@ -74,7 +74,7 @@ def _chosen(network: nn.Module, where: Any, input: bool) -> list[nn.Module]:
         # Attention uses the weights of its linear layers and never calls them.
         inside = {id(m) for a in modules.values() if isinstance(a, nn.MultiheadAttention) for _, m in a.named_modules()}
         layers = [m for m in modules.values() if isinstance(m, _KEYWORDS[where]) and id(m) not in inside]
-        begin = next((m for m in modules.values() if _has_weights(m)), None)
+        begin = next((m for m in modules.values() if any(p.dim() > 1 for p in m.parameters(recurse=False))), None)
         chosen = [layer for layer in layers if layer is not begin]
         if not chosen and not first:
             raise NetworkError(
@@ -102,11 +102,6 @@ def _chosen(network: nn.Module, where: Any, input: bool) -> list[nn.Module]:
     if not names and not first:
         raise NetworkError("where is an empty list. Name the modules that should get dropout.")
     return first + [modules[name] for name in names]
-
-
-def _has_weights(module: nn.Module) -> bool:
-    """Return whether a module itself has a weight with at least two axes."""
-    return any(parameter.dim() > 1 for parameter in module.parameters(recurse=False))
 
 
 def _taker(module: nn.Module) -> nn.Module:

@@ -89,9 +89,8 @@ class CompiledExecutable(Executable):
 
     def _private(self) -> nn.Module:
         """Return a copy with its own weights, as they are now, and forget the graphs of an earlier copy."""
-        self._frozen = copy.deepcopy(private_copy(self.model, self.forward_kwargs)).requires_grad_(
-            False
-        )  # the source of the graphs
+        # The source of the graphs.
+        self._frozen = copy.deepcopy(private_copy(self.model, self.forward_kwargs)).requires_grad_(False)
         self._graphs: OrderedDict[Any, Graph | None] = OrderedDict()  # by shape, the latest used last; None: impossible
         self._samples: _Samples | None = None  # the latest samples
         return private_copy(self._frozen)

@@ -91,9 +91,6 @@ class SeededDropout(_DropoutNd):
             self._units[key] = _scrambled(_scrambled(unit ^ _UNIT) + offset)
         return self._units[key]
 
-    def extra_repr(self) -> str:
-        return f"p={self.p}, consistent={self.consistent}"
-
 
 class _Restart:
     """Begins a new pass, as a hook of the network: every layer's next call is its first."""
