@@ -11,7 +11,7 @@ export BAYESNORM_DATA
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart lint format typecheck test-core test reproduce bench-inference bench-peers bench-shift bench-architectures bench-tabular test-integrations bench-classes clean
+.PHONY: help install quickstart docs lint format typecheck test-core test reproduce bench-inference bench-peers bench-shift bench-architectures bench-tabular test-integrations bench-classes clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -36,6 +36,15 @@ quickstart: .venv/.tables ## From a table to a report in about a minute: 569 tum
 	@mkdir -p out
 	$(BIN)/bayesnorm data csv sklearn:breast_cancer --out out/breast_cancer.csv --force
 	$(BIN)/bayesnorm fit out/breast_cancer.csv --target target --out out/breast_cancer --fast --force
+
+.venv-docs/.installed: pyproject.toml constraints.txt docs/site/requirements.txt
+	$(PYTHON) -m venv .venv-docs
+	.venv-docs/bin/pip --disable-pip-version-check -q install -c constraints.txt \
+		-r docs/site/requirements.txt -e ".[tabular,cli,plots,report]"
+	@touch $@
+
+docs: .venv-docs/.installed browser ## Run the tutorials and build the documentation site in out/site (needs no network to be read)
+	OMP_NUM_THREADS=1 .venv-docs/bin/python -m docs.site.build $(ARGS)
 
 lint: .venv/.installed ## Check style and format
 	$(BIN)/ruff check .

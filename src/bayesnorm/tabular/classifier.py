@@ -46,8 +46,8 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
 
     Attributes:
         classes_: The labels, in the order of the probabilities.
-        posterior_, selection_, preprocessing_, likeness_, ranges_, training_columns_, n_features_in_,
-            feature_names_in_, seed_: See `BayesNormRegressor`.
+        posterior_, selection_, preprocessing_, likeness_, ranges_, training_columns_: See `BayesNormRegressor`.
+        n_features_in_, feature_names_in_, seed_: See `BayesNormRegressor`.
     """
 
     temperature: float | None = None
