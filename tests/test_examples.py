@@ -18,6 +18,7 @@ from pathlib import Path
 
 import pytest
 import torch
+from matplotlib import pyplot
 from torch import nn
 from torch.utils.data import DataLoader, TensorDataset
 
@@ -126,6 +127,7 @@ def test_the_python_of_a_page_runs(page, tmp_path, monkeypatch):
             exec(compile(code, f"{page}, block {number}", "exec"), names)
         else:
             left_out.append((number, why))
+    pyplot.close("all")
     assert len(left_out) < len(results)
     for number, why in left_out:
         assert why.startswith("needs"), f"block {number}"

@@ -78,6 +78,7 @@ def run_cells(program: Path, pictures: Path) -> list[str]:
 
     names: dict[str, object] = {"__name__": "__main__"}
     results: list[str] = []
+    pyplot.close("all")
     with tempfile.TemporaryDirectory() as folder, contextlib.chdir(folder):
         for number, cell in enumerate(cells(program.read_text(encoding="utf-8"))):
             printed = io.StringIO()
