@@ -333,7 +333,7 @@ def test_levels():
         for function in (predictive.interval, predictive.quantile):
             with pytest.raises(InputError) as raised:
                 function(level)
-            assert str(raised.value) == f"level must be a probability strictly between 0 and 1, got {level}."
+            assert str(raised.value) == f"level must be a probability strictly between 0 and 1, got {level!r}."
     expected = predictive.quantile(0.75)
     for level in (np.float32(0.75), np.float64(0.75), torch.tensor(0.75)):
         assert torch.equal(predictive.quantile(level), expected)
