@@ -256,9 +256,9 @@ class RegressionPredictive(Predictive):
 
 def require_level(level: Any) -> float:
     """Return a probability strictly between 0 and 1 as a plain float, or raise an error."""
-    return require_number(
-        "level", level, above=0, below=1, requirement="a probability strictly between 0 and 1", error=InputError
-    )
+    number = level.item() if isinstance(level, Tensor) and level.dim() == 0 else level
+    requirement = "a probability strictly between 0 and 1"
+    return require_number("level", number, above=0, below=1, requirement=requirement, error=InputError)
 
 
 def observed_targets(y: Any, mean: Tensor, missing: bool) -> tuple[Tensor, Tensor | None]:
