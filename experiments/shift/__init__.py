@@ -69,7 +69,9 @@ def main(
     seconds: Annotated[
         float, typer.Option(min=0, help="For peers: no measurement starts later; run again to continue.")
     ] = 36_000,
-    every: Annotated[int, typer.Option(min=1, help="For peers: 3 takes every third corruption.")] = 1,
+    short: Annotated[
+        bool, typer.Option("--short", help="For peers: fewer and shorter streams, for an hour of one CPU core.")
+    ] = False,
     only: Annotated[
         str, typer.Option(help="For peers: a regular expression for what to measure, such as 'ResNet-20, TENT'.")
     ] = "",
@@ -83,7 +85,7 @@ def main(
     where = fastest(device)
     if part is Part.peers:
         folder = networks or out / "networks"
-        compare_peers(str(preset), where, workers, folder, out, seconds=seconds, every=every, only=only)
+        compare_peers(str(preset), where, workers, folder, out, seconds=seconds, short=short, only=only)
         return
     results = measure(part, preset, where, workers)
     out.mkdir(parents=True, exist_ok=True)

@@ -40,14 +40,14 @@ class Place:
         images: Folder of corrupted images.
         networks: Folder of trained networks and posteriors.
         device: The device.
-        count: Number of test images.
+        test_images: The test images that streams take.
         corruptions: Names of the corruptions.
     """
 
     images: Path
     networks: Path
     device: str
-    count: int
+    test_images: range
     corruptions: tuple[str, ...]
 
 
@@ -56,9 +56,9 @@ def measure_unit(unit: Unit, place: Place) -> list[Row]:
     source = load_source(unit.network, place.networks, place.device)
     if unit.stage == TIMES:
         return _times(unit, source, place)
-    where = conditions(unit.severity, place.corruptions)
+    where = conditions(unit.severity, place.corruptions[:: unit.every])
     make = sequence_streams if unit.stage == SEQUENCE else order_streams
-    streams = make(place.images, where, unit.orders, unit.length, unit.size, place.count, place.device)
+    streams = make(place.images, where, unit.orders, unit.length, unit.size, place.test_images, place.device)
     if unit.stage == ESTIMATES:
         return _estimates(unit, source, streams, where)
     logits = predictions(unit.method, source, streams, unit.size)
@@ -148,7 +148,7 @@ def _times(unit: Unit, source: Source, place: Place) -> list[Row]:
     """Return a row for each method: the mean time of an image of one stream; on a CPU, of its one thread."""
     clock = time.process_time if place.device == "cpu" else time.perf_counter
     where = conditions(unit.severity, place.corruptions[:1])
-    streams = order_streams(place.images, where, unit.orders, unit.length, unit.size, place.count, place.device)
+    streams = order_streams(place.images, where, unit.orders, unit.length, unit.size, place.test_images, place.device)
     rows: list[Row] = []
     for name, make in METHODS.items():
         running, seconds = make(source, 1), []

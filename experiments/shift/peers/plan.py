@@ -69,6 +69,7 @@ class Unit:
         orders: Orders of the images, each a stream for every corruption.
         size: Images of a batch.
         length: Images of a stream, or of each part of a sequence.
+        every: 1 for all corruptions, 3 for every third one.
     """
 
     stage: str
@@ -78,6 +79,7 @@ class Unit:
     orders: tuple[str, ...]
     size: int
     length: int
+    every: int = 1
 
     @property
     def name(self) -> str:
@@ -92,6 +94,7 @@ class Lengths:
 
     Args:
         images: The number of test images.
+        first: The streams take test images from this one on. The first 2,000 were used while `adapt` was developed.
         standard: Images of a stream in the standard protocol.
         streams: By batch size, the images of a stream.
         part: Images of each part of a sequence, and of streams of other severities.
@@ -102,7 +105,8 @@ class Lengths:
     """
 
     images: int = 10_000
-    standard: int = 9000
+    first: int = 2000
+    standard: int = 8000
     streams: tuple[tuple[int, int], ...] = ((64, 2000), (200, 2000), (8, 1000), (1, 250))
     part: int = 1000
     batches: int = 8
@@ -115,6 +119,7 @@ LENGTHS = {
     "paper": Lengths(),
     "quick": Lengths(
         images=1200,
+        first=1000,
         standard=32,
         streams=((16, 32),),
         part=16,
@@ -138,7 +143,7 @@ def planned_units(published: Sequence[str], trained: Sequence[str], lengths: Len
     middle, *larger = sorted(size for size in by_size if size > SMALL)
     largest = max(by_size)
     sizes = sorted(size for size in by_size if not 1 < size <= SMALL)
-    units = [Unit(TIMES, published[-1], "all", 5, (MIXED,), size, _timed(size)) for size in sizes]
+    units = [Unit(TIMES, published[-1], "all", 5, (MIXED,), size, timed(size)) for size in sizes]
     orders, others = lengths.orders, lengths.severities
     some = tuple(order for order in orders if order in (MIXED, DIRICHLET, "sorted"))
     for networks, their_orders, without in ((published, orders, ()), (trained, some, (COTTA,))):
@@ -156,7 +161,7 @@ def planned_units(published: Sequence[str], trained: Sequence[str], lengths: Len
     return units + _estimates(published, others[1:2], middle, lengths)
 
 
-def _timed(size: int) -> int:
+def timed(size: int) -> int:
     """Return the images of a stream whose time is measured."""
     return size * (WARM_UP + max(TIMED_BATCHES, -(-TIMED_IMAGES // size)))
 

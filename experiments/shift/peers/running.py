@@ -37,13 +37,11 @@ def run_units(units: list[Unit], place: Place, workers: int, path: Path, deadlin
     done = {_key(unit) for unit in finished(path)}
     left = [unit for unit in units if _key(asdict(unit)) not in done]
     # Times are measured while nothing else runs.
-    for unit in [unit for unit in left if unit.stage == TIMES]:
+    for unit in left if workers == 1 else [unit for unit in left if unit.stage == TIMES]:
         _run(unit, place, path, deadline)
-    left = [unit for unit in left if unit.stage != TIMES]
     if workers == 1:
-        for unit in left:
-            _run(unit, place, path, deadline)
         return
+    left = [unit for unit in left if unit.stage != TIMES]
     context = multiprocessing.get_context("spawn")  # a process that has used a GPU cannot be forked
     with ProcessPoolExecutor(workers, context, _one_thread) as pool:
         for result in as_completed([pool.submit(_run, unit, place, path, deadline) for unit in left]):
@@ -58,10 +56,10 @@ def prepare(units: list[Unit], place: Place, workers: int) -> None:
     context = multiprocessing.get_context("spawn")
     if workers == 1:
         for part in where:
-            make_images(place.images, part, place.count)
+            make_images(place.images, part, place.test_images.stop)
     else:
         with ProcessPoolExecutor(workers, context, _one_thread) as pool:
-            for result in [pool.submit(make_images, place.images, part, place.count) for part in where]:
+            for result in [pool.submit(make_images, place.images, part, place.test_images.stop) for part in where]:
                 result.result()
     for name in dict.fromkeys(unit.network for unit in units):
         load_source(name, place.networks, place.device)
@@ -104,7 +102,7 @@ def _append(path: Path, line: dict[str, Any]) -> None:
 
 
 def _key(unit: dict[str, Any]) -> str:
-    names = ("stage", "network", "method", "severity", "orders", "size", "length")
+    names = ("stage", "network", "method", "severity", "orders", "size", "length", "every")
     return json.dumps([unit[name] for name in names])
 
 

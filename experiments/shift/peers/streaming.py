@@ -17,7 +17,7 @@ from bayesnorm.writing import write_bytes
 from ...data import IMAGENET_MEAN, IMAGENET_STD, load_cifar10
 from ..corruptions import CORRUPTIONS, Images, corrupt
 from ..frost import FROST, frost, has_photographs
-from ..networks import CLEAN, TARGETS
+from ..networks import CLEAN
 from ..streams import stream_order, stream_sequence
 
 Condition = tuple[str, int]
@@ -99,7 +99,7 @@ class Streams:
 
 
 def order_streams(
-    folder: Path, where: Sequence[Condition], orders: Sequence[str], length: int, size: int, count: int, device: str
+    folder: Path, where: Sequence[Condition], orders: Sequence[str], length: int, size: int, taken: range, device: str
 ) -> Streams:
     """Return a stream of every condition in every order: first all conditions in the first order, and so on.
 
@@ -109,10 +109,10 @@ def order_streams(
         orders: Orders of `stream_order`.
         length: Images of a stream.
         size: Images of a batch.
-        count: Number of test images; the streams take those after the first 1,000.
+        taken: The test images that the streams take.
         device: The device.
     """
-    labels, available = test_labels(count), torch.arange(TARGETS, count)
+    labels, available = test_labels(taken.stop), torch.tensor(taken)
     columns = [
         # The seed belongs to the corruption, whichever others are measured.
         torch.cat(stream_order(order, labels, available, length, size, seed=_SEEDS.index(corruption)))
@@ -125,13 +125,13 @@ def order_streams(
 
 
 def sequence_streams(
-    folder: Path, where: Sequence[Condition], orders: Sequence[str], length: int, size: int, count: int, device: str
+    folder: Path, where: Sequence[Condition], orders: Sequence[str], length: int, size: int, taken: range, device: str
 ) -> Streams:
     """Return one stream for every order, with one corruption after the other, and clean images at the end.
 
     The corruptions come in another random succession in each stream. The clean images are the first condition.
     """
-    labels, available = test_labels(count), torch.arange(TARGETS, count)
+    labels, available = test_labels(taken.stop), torch.tensor(taken)
     numbers, places = [], []
     for seed, order in enumerate(orders):
         succession = [*np.random.default_rng(seed).permutation(np.arange(1, len(where))).tolist(), 0]

@@ -13,7 +13,7 @@ from .measuring import Row
 from .plan import ESTIMATES, TIMES
 
 Lines = list[dict[str, Any]]
-HEAD = ("stage", "network", "method", "severity", "size", "length")
+HEAD = ("stage", "network", "method", "severity", "size", "length", "every")
 
 
 def summarised(lines: Lines) -> dict[str, Any]:
@@ -85,7 +85,7 @@ def _estimate_means(unit: dict[str, Any]) -> list[Row]:
         ("clean", [row for row in unit["rows"] if row["corruption"] == CLEAN]),
         ("corrupted", [row for row in unit["rows"] if row["corruption"] != CLEAN]),
     ):
-        row = {name: unit[name] for name in (*HEAD, "device") if name not in ("method", "length")}
+        row = {name: unit[name] for name in (*HEAD, "device") if name not in ("method", "length", "every")}
         row |= {"order": unit["orders"][0], "images": name, "batches": sum(line["batches"] for line in part)}
         row["truth"] = np.mean([line["truth"] for line in part], 0).round(5).tolist()
         for measure in ("mae", "bias"):

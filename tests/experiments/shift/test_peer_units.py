@@ -10,11 +10,13 @@ import torch
 from experiments.data import IMAGENET_MEAN, IMAGENET_STD
 from experiments.shift.peers import running, streaming
 from experiments.shift.peers.measuring import BACK, Place
-from experiments.shift.peers.plan import ESTIMATES, LENGTHS, METHODS, SEQUENCE, Unit, planned_units
+from experiments.shift.peers.plan import COTTA, ESTIMATES, LENGTHS, METHODS, SEQUENCE, Unit, planned_units
+from experiments.shift.peers.short_plan import short_units
 from experiments.shift.peers.streaming import order_streams, sequence_streams
 from experiments.shift.peers.summary import as_text, summarised
 
 COUNT = 1400
+TAKEN = range(1000, COUNT)
 WHERE = [("clean", 0), ("fog", 5), ("snow", 5)]
 
 
@@ -42,7 +44,7 @@ def colours(x):
 
 def test_streams_show_every_condition_in_every_order(images, tmp_path):
     orders = ("mixed", "sorted")
-    streams = order_streams(tmp_path, WHERE, orders, 150, 64, COUNT, "cpu")
+    streams = order_streams(tmp_path, WHERE, orders, 150, 64, TAKEN, "cpu")
     batches = list(streams.batches(64))
     assert [batch.shape for batch in batches] == [(64, 6, 3, 32, 32), (64, 6, 3, 32, 32), (22, 6, 3, 32, 32)]
     condition, number = colours(torch.cat(batches))
@@ -57,7 +59,7 @@ def test_streams_show_every_condition_in_every_order(images, tmp_path):
 
 
 def test_sequences_end_with_clean_images(images, tmp_path):
-    streams = sequence_streams(tmp_path, WHERE, ("mixed", "sorted"), 40, 16, COUNT, "cpu")
+    streams = sequence_streams(tmp_path, WHERE, ("mixed", "sorted"), 40, 16, TAKEN, "cpu")
     condition, number = colours(torch.cat(list(streams.batches(16))))
     assert condition[80:].eq(0).all()
     assert sorted(condition[::40, 0].tolist()) == [0, 1, 2]
@@ -67,7 +69,7 @@ def test_sequences_end_with_clean_images(images, tmp_path):
 
 def test_units_are_run_once_and_continue(monkeypatch, tmp_path):
     units = [Unit("streams", "ResNet-20", name, 5, ("mixed",), 64, 128) for name in ("a", "b", "c")]
-    place, path = Place(tmp_path, tmp_path, "cpu", COUNT, ("fog",)), tmp_path / "units.jsonl"
+    place, path = Place(tmp_path, tmp_path, "cpu", TAKEN, ("fog",)), tmp_path / "units.jsonl"
     runs = []
 
     def measure(unit, place):
@@ -104,11 +106,25 @@ def test_plan_has_every_unit_once_and_the_standard_protocol_for_every_method():
     assert sizes == {1, 8, 64, 200}
 
 
+def test_the_short_plan_has_whole_cells_in_order_of_importance():
+    units = short_units("ResNet-20", "ResNet-32")
+    assert len(set(units)) == len(units)
+    cells = {}
+    for number, unit in enumerate(units):
+        if unit.stage in ("streams", SEQUENCE):
+            cells.setdefault((unit.stage, unit.network, unit.orders, unit.size), []).append((number, unit.method))
+    for cell in cells.values():
+        numbers, methods = zip(*cell, strict=True)
+        assert {name for name in METHODS if name != COTTA} <= set(methods)
+        assert COTTA in methods or numbers[-1] - numbers[0] == len(numbers) - 1
+    assert {unit.network for unit in units[:39]} == {"ResNet-32"}  # the one that nothing was developed on
+
+
 def test_results_have_scores_by_corruption_and_mean_estimates():
     def row(corruption, error):
         return {"corruption": corruption, "order": "mixed", "error": error, "nll": 1.0, "ece": 0.2}
 
-    head = {"network": "n", "method": "m", "severity": 5, "orders": ["mixed"], "size": 64, "length": 9}
+    head = {"network": "n", "method": "m", "severity": 5, "orders": ["mixed"], "size": 64, "length": 9, "every": 1}
     streams = {**head, "stage": "streams", "rows": [row("clean", 0.1), row("fog", 0.2), row("snow", 0.4)]}
     sequence = {**head, "stage": SEQUENCE, "rows": [row("all", 0.5), row(BACK, 0.3)]}
     estimate = {"order": "mixed", "batches": 2, "truth": [0.3, 0.2], "bias": {"AC": [0.0, 0.1]}}
