@@ -4,9 +4,10 @@
 
 Uses a ResNet-32 with random weights, a fitted last layer and random images of ten classes, on one thread of the CPU or
 on a GPU, so no data are needed. `adapt` depends on the classes: it is measured for shifted images of all classes and of
-one. A stream is measured while the shift stays the same. Calls are measured in turns after two first calls; medians are
-reported. On the CPU they are CPU times, which other processes disturb less. The forward pass is `model(x)` in
-evaluation mode without gradients. Results of the other device stay in the file.
+one. Every call sees several batches in turn, because the number of forward passes depends on chance. A stream is
+measured while the shift stays the same. Calls are measured in turns after two first calls; medians are reported. On the
+CPU they are CPU times, which other processes disturb less. The forward pass is `model(x)` in evaluation mode without
+gradients. Results of the other device stay in the file.
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from experiments.networks import CifarResNet
 ROWS = (32, 128)
 BATCH_SIZE = 32
 CLASSES = 10
+BATCHES, FIRST_CALLS = 5, 2
 
 
 def seconds(call: Callable[[], object], device: str) -> float:
@@ -43,7 +45,9 @@ def seconds(call: Callable[[], object], device: str) -> float:
 
 def measure(device: str, repeats: int) -> list[dict]:
     """Return the median milliseconds of a forward pass and of every call, and the ratios to the first."""
-    network = CifarResNet(32)
+    with torch.random.fork_rng():
+        torch.manual_seed(0)
+        network = CifarResNet(32)
     labels = torch.arange(1024) % CLASSES
     x = images(labels, seed=0)
     fit_head(network, x, labels)
@@ -51,32 +55,27 @@ def measure(device: str, repeats: int) -> list[dict]:
     posterior = bn.MCBN(BATCH_SIZE, states=64).fit(network, x.to(device), bn.Categorical())
     rows = []
     for count in ROWS:
-        every, single = (
-            (0.7 * images(kinds, seed=1) + 0.4).to(device)
+        mixed, single = (
+            [(0.7 * images(kinds, seed) + 0.4).to(device) for seed in range(1, 1 + BATCHES)]
             for kinds in (torch.arange(count) % CLASSES, torch.zeros(count, dtype=torch.long))
         )
         stream = bn.shift.AdaptiveStream(posterior, window=count)
-        stream.update(every)
-
-        def forward(every: torch.Tensor = every) -> None:
-            with torch.no_grad():
-                network(every)
-
-        calls: dict[str, Callable[[], object]] = {
-            "pass": forward,
-            "drift": partial(bn.drift, posterior, every),
-            "drift, expected error": partial(expected_error, posterior, every),
-            "adapt": partial(bn.adapt, posterior, every),
-            "adapt, one class": partial(bn.adapt, posterior, single),
-            "AdaptiveStream.update": partial(stream.update, every),
+        stream.update(mixed[0])
+        calls: dict[str, Callable[[torch.Tensor], object]] = {
+            "pass": partial(forward, network),
+            "drift": partial(bn.drift, posterior),
+            "drift, expected error": partial(expected_error, posterior),
+            "drift, expected error, adapted": partial(estimate_and_adapt, posterior),
+            "adapt": partial(bn.adapt, posterior),
+            "adapt, one class": partial(bn.adapt, posterior),
+            "AdaptiveStream.update": stream.update,
         }
-        for call in calls.values():
-            call()
-            call()
         times: dict[str, list[float]] = {name: [] for name in calls}
-        for _ in range(repeats):
+        for number in range(FIRST_CALLS + repeats):
             for name, call in calls.items():
-                times[name].append(seconds(call, device))
+                x = (single if name == "adapt, one class" else mixed)[number % BATCHES]
+                times[name].append(seconds(partial(call, x), device))
+        times = {name: values[FIRST_CALLS:] for name, values in times.items()}
         for name in list(calls)[1:]:
             ratio = statistics.median(a / b for a, b in zip(times[name], times["pass"], strict=True))
             times_ms = {key: round(1000 * statistics.median(times[key]), 3) for key in ("pass", name)}
@@ -84,6 +83,19 @@ def measure(device: str, repeats: int) -> list[dict]:
             rows.append({**row, "passes": round(ratio, 2)})
             print(rows[-1], flush=True)
     return rows
+
+
+def forward(network: torch.nn.Module, x: torch.Tensor) -> torch.Tensor:
+    """Run the network as it is."""
+    with torch.no_grad():
+        return network(x)
+
+
+def estimate_and_adapt(posterior: Posterior, x: torch.Tensor) -> Posterior:
+    """Test for drift, estimate the error and adapt."""
+    result = bn.drift(posterior, x)
+    _ = result.expected_error
+    return result.adapted()
 
 
 def expected_error(posterior: Posterior, x: torch.Tensor) -> object:

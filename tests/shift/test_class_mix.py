@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 
 import bayesnorm as bn
-from bayesnorm.errors import BayesNormWarning, InputError
+from bayesnorm.errors import BayesNormError, BayesNormWarning, InputError
 from bayesnorm.posterior import ClassStatistics, Validation, class_statistics
-from bayesnorm.shift.class_mix import estimate_mix, estimate_shift
+from bayesnorm.shift.class_mix import Layerwise, estimate_mix, estimate_shift
 from bayesnorm.shift.expected_error import softened
 
 from .conftest import CLASSES, FEATURES, clusters, network_and_posterior, shifted
@@ -251,6 +251,31 @@ def test_odd_inputs_are_refused_or_explained():
     assert bool(torch.isfinite(bn.adapt(posterior, 1e6 * x).predict(x).probs).all())
 
 
+def test_a_drift_adapts_without_running_the_network_again(monkeypatch):
+    network, posterior = network_and_posterior()
+    x = shifted(clusters(STREAMS["two classes"], 5))
+    other = bn.GaussianBN(32, states=64).fit(network, clusters(torch.arange(2000) % CLASSES, 0), bn.Categorical())
+    runs, run = [], Layerwise.run
+    monkeypatch.setattr(Layerwise, "run", lambda self, *args: runs.append(1) or run(self, *args))
+    for chosen in (posterior, bn.ensemble([posterior, other])):
+        expected = bn.adapt(chosen, x)
+        result = bn.drift(chosen, x)
+        assert result.expected_error.after.value < result.expected_error.before.value
+        runs.clear()
+        adapted = result.adapted()
+        assert not runs
+        for part, expected_part in zip(
+            getattr(adapted, "members", [adapted]), getattr(expected, "members", [expected]), strict=True
+        ):
+            assert part.decision == expected_part.decision
+            assert torch.equal(part.location, expected_part.location)
+    # Earlier examples count too, so their shift is estimated together.
+    once = bn.adapt(posterior, x)
+    assert torch.equal(bn.drift(once, x[:32]).adapted().location, bn.adapt(once, x[:32]).location)
+    with pytest.raises(BayesNormError, match="has no examples"):
+        result.without_inputs().adapted()
+
+
 def test_regression_has_no_classes():
     torch.manual_seed(0)
     x = torch.randn(400, 3)
@@ -263,6 +288,7 @@ def test_regression_has_no_classes():
     assert result.cause is None
     assert "The error on these examples is not estimated" in result.summary()
     assert "not estimated" not in bn.drift(posterior, x[:40]).summary()
+    assert torch.equal(result.adapted().location, bn.adapt(posterior, x[:40] + 3).location)
 
 
 def test_layers_that_get_several_entries_of_an_example_leave_class_statistics_out():

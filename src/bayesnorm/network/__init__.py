@@ -33,7 +33,11 @@ from .collecting.moments import (
     mean_and_var as mean_and_var,
     row_moments as row_moments,
 )
-from .collecting.normalising import RowStatistics as RowStatistics, single_input_statistics as single_input_statistics
+from .collecting.normalising import (
+    RowStatistics as RowStatistics,
+    no_moments as no_moments,
+    single_input_statistics as single_input_statistics,
+)
 from .collecting.reading import (
     BatchReader as BatchReader,
     is_in_memory as is_in_memory,

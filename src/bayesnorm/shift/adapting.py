@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import dataclasses
 import warnings
+from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, overload
 
 import numpy as np
@@ -23,7 +24,7 @@ from ..posterior import (
     Posterior,
 )
 from ..predictive import P_co
-from .class_mix import estimate_shift
+from .class_mix import MixShift, estimate_shift
 from .comparison import (
     Comparison,
     all_alike,
@@ -72,7 +73,19 @@ def adapt(posterior: Posterior, x: Any, *, strength: float | None = None) -> Pos
         strength = require_number("strength", strength, least=0, most=1, requirement="a number from 0 to 1, or None")
     parts = over_statistics(posterior)  # raises an error if the posterior cannot be adapted
     x = inputs_in_memory(parts[0], x)
-    return _adapted(posterior, x, strength)
+    return _adapted(posterior, x, strength, {})
+
+
+def adapt_by(posterior: Posterior, x: Any, shifts: Sequence[MixShift | None]) -> Posterior:
+    """Adapt to examples whose shift has been estimated; see `adapt`.
+
+    Args:
+        posterior: The posterior.
+        x: The examples, as tensors.
+        shifts: Their shift for each part over batch statistics, in the order of `over_statistics`.
+    """
+    parts = over_statistics(posterior)
+    return _adapted(posterior, x, None, {id(part): shift for part, shift in zip(parts, shifts, strict=True)})
 
 
 def adapted_network(posterior: Posterior) -> nn.Module:
@@ -95,20 +108,23 @@ def adapted_network(posterior: Posterior) -> nn.Module:
     return network
 
 
-def _adapted(posterior: Posterior, x: Any, strength: float | None) -> Posterior:
+def _adapted(posterior: Posterior, x: Any, strength: float | None, shifts: Mapping[int, MixShift | None]) -> Posterior:
+    """Adapt a posterior; `shifts` has those that were estimated before, by the id of the part."""
     if isinstance(posterior, EnsemblePosterior):
         return dataclasses.replace(
-            posterior, members=tuple(_adapted(member, x, strength) for member in posterior.members)
+            posterior, members=tuple(_adapted(member, x, strength, shifts) for member in posterior.members)
         )
     if isinstance(posterior, CombinedPosterior):
-        parts = (_adapted(p, x, strength) if isinstance(p, BatchNormPosterior) else p for p in posterior.parts)
+        parts = (_adapted(p, x, strength, shifts) if isinstance(p, BatchNormPosterior) else p for p in posterior.parts)
         return dataclasses.replace(posterior, parts=tuple(parts))
     assert isinstance(posterior, BatchNormPosterior)
     original, earlier = posterior, None
     if isinstance(posterior, AdaptedPosterior):
         original, earlier = posterior.original, posterior.adaptation
     if original.class_statistics is not None:
-        return _adapted_by_classes(original, x, strength, earlier)
+        # The shift of an adapted posterior is estimated together with that of the earlier examples.
+        shift = shifts.get(id(posterior)) if earlier is None else None
+        return _adapted_by_classes(original, x, strength, earlier, shift)
     comparison = compare(posterior, x)
     _warn_of_odd_rows(comparison.rows, comparison.alike)
     if earlier is not None:
@@ -121,13 +137,13 @@ def _adapted(posterior: Posterior, x: Any, strength: float | None) -> Posterior:
 
 
 def _adapted_by_classes(
-    original: BatchNormPosterior, x: Any, strength: float | None, earlier: Adaptation | None
+    original: BatchNormPosterior, x: Any, strength: float | None, earlier: Adaptation | None, shift: MixShift | None
 ) -> Posterior:
     """Adapt a classifier, with the shift that a changed class mix does not explain."""
     rows = row_statistics(original).input(x)
     require_batches(original)
     _warn_of_odd_rows(len(rows), all_alike(rows))
-    shift = estimate_shift(original, rows, strength, earlier)
+    shift = shift or estimate_shift(original, rows, strength, earlier)
     adaptation, decision = shift.adaptation, shift.decision
     if strength is not None:
         decision = f"Applied {100 * strength:.0f} % of the shift, as strength={strength:g} says."

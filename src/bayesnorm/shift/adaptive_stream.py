@@ -36,7 +36,7 @@ from ..posterior import Adaptation, AdaptedPosterior, BatchNormPosterior, Poster
 from ..predictive import P_co
 from ..schema import Array, flag, number, one_of, optional, record, refuse, require_tensors, text, whole
 from .class_mix import LEAST_GAIN, MIX_ERROR, MOST_EXAMPLES, Layerwise, MixShift, estimate_mix, estimate_shift
-from .comparison import inputs_in_memory, require_batches
+from .comparison import all_alike, inputs_in_memory, require_batches
 from .expected_error import ErrorEstimate, chosen_probability
 
 KIND = "adaptive-stream"
@@ -207,21 +207,27 @@ class AdaptiveStream(Generic[P_co]):
 
     def _follow(self, x: Tensor, now: Tensor) -> Tensor:
         """Follow the shift of a block, given its class probabilities with the statistics of now; return new ones."""
+        if all_alike(x):  # copies of one example do not show a shift
+            return now
         self._blocks += 1
         if self.adapted and self._blocks % CHECK == 0:
             return self._check(x, now)
         if self._shift is None:
-            return self._take(estimate_shift(self.original, x))
+            return self._take(self._estimated(x, now))
         shift = self._continued(x, now, self._shift)
         if float(shift.change.mean()) > CHANGED:
-            return self._take(estimate_shift(self.original, x))
+            return self._take(self._estimated(x, now))
         if self._usual_confidence - float(now.amax(1).mean()) > UNSURE:
-            afresh = estimate_shift(self.original, x)
+            afresh = self._estimated(x, now)
             if afresh.worthwhile and afresh.confidences[1] > shift.confidences[1]:
                 return self._take(afresh)
         if self.adapted and not shift.trusted:
             return now
         return self._take(shift, decided=self.adapted)
+
+    def _estimated(self, x: Tensor, now: Tensor) -> MixShift:
+        """Return the shift of a block alone, as `adapt` estimates it."""
+        return estimate_shift(self.original, x, before=None if self.adapted else now)
 
     def _continued(self, x: Tensor, now: Tensor, earlier: Adaptation) -> MixShift:
         """Return the shift of a block together with that of earlier blocks."""

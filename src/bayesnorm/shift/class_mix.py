@@ -28,9 +28,9 @@ import scipy
 import torch
 from torch import Tensor
 
-from ..network import select_output
+from ..network import mean_and_var, no_moments, select_output
 from ..posterior import Adaptation, AdaptedPosterior, BatchNormPosterior, Validation, class_probabilities
-from .comparison import require_batches, require_finite_statistics, row_statistics
+from .comparison import all_alike, require_batches, require_finite_statistics, row_statistics
 from .expected_error import ExpectedError, chosen_probability, expected_error
 
 # How many times the network's expected error the estimated mix may be wrong.
@@ -64,6 +64,7 @@ class MixShift:
         after: Class probabilities with adapted statistics, (n, K).
         training_mix: The shares of the classes in training, (K,).
         validation: The record of validation data.
+        alike: Whether there is only one example, or all of them are the same.
     """
 
     adaptation: Adaptation
@@ -75,6 +76,7 @@ class MixShift:
     after: Tensor
     training_mix: Tensor
     validation: Validation | None
+    alike: bool
 
     @property
     def input_distance(self) -> float:
@@ -95,8 +97,11 @@ class MixShift:
     def trusted(self) -> bool:
         """Whether adapted predictions are about as confident as before; if not, the mix was probably wrong.
 
-        Predictions that hardly change are trusted as well.
+        Predictions that hardly change are trusted as well. Those of a single example, or of copies of one, are not: its
+        own content cannot be separated from a shift.
         """
+        if self.alike:
+            return False
         before, after = self.confidences
         return self.gain < LEAST_GAIN or after - before >= -LESS_CONFIDENT * self.gain
 
@@ -111,7 +116,9 @@ class MixShift:
         if self.worthwhile:
             return f"Adapted, because the estimated error falls by {100 * self.gain:.1f} percentage points."
         reason = f"the estimated error would fall by {100 * self.gain:.1f} percentage points only"
-        if self.gain >= LEAST_GAIN:
+        if self.alike:
+            reason = "one example alone, or copies of one, do not show whether the inputs have shifted"
+        elif self.gain >= LEAST_GAIN:
             before, after = self.confidences
             reason = (
                 f"predictions would be less confident ({100 * after:.1f} % instead of {100 * before:.1f} % on average)"
@@ -132,7 +139,11 @@ def estimate_mix(probs: Tensor, shares: Tensor) -> tuple[Tensor, float]:
 
 
 def estimate_shift(
-    posterior: BatchNormPosterior, x: Any, strength: float | None = None, earlier: Adaptation | None = None
+    posterior: BatchNormPosterior,
+    x: Any,
+    strength: float | None = None,
+    earlier: Adaptation | None = None,
+    before: Tensor | None = None,
 ) -> MixShift:
     """Estimate the shift of new examples.
 
@@ -141,11 +152,12 @@ def estimate_shift(
         x: The examples.
         strength: The share of the shift to apply, instead of an estimated one.
         earlier: The adaptation to earlier examples, which count too.
+        before: Class probabilities of the network as it is, if they are there already, (n, K).
     """
     classes = posterior.class_statistics
     assert classes is not None
     layerwise, shares = Layerwise(posterior, x, strength, earlier), classes.shares
-    before = layerwise.run()
+    before = layerwise.run() if before is None else before
     solutions = [layerwise.solution(before, shares, 0.0, 0.0)]
     if min(mix_p_value(before, shares), mix_p_value(solutions[0].after, shares)) < LEVEL:
         after = before
@@ -245,7 +257,8 @@ class Layerwise:
             uncertain: How far the mix is uncertain, see `ClassStatistics.explained`.
         """
         self._mix, self._uncertain, self._layers = mix, uncertain, []
-        output = self._network.run_rule(self._x, self._statistics)
+        measure = no_moments if mix is None else mean_and_var
+        output = self._network.run_rule(self._x, self._statistics, measure)
         f = select_output(output, self._posterior.executable.output, len(self._x))
         require_finite_statistics(f)
         probs = class_probabilities(self._likelihood, f)
@@ -323,6 +336,7 @@ class Layerwise:
             after,
             self._classes.shares,
             posterior.validation,
+            len(self._x) == 1 or all_alike(self._x),
         )
 
     @staticmethod

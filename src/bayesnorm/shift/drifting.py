@@ -11,9 +11,10 @@ from typing import Any
 import numpy as np
 import torch
 
-from ..errors import NotComparableError
+from ..errors import BayesNormError, NotComparableError
 from ..posterior import BatchNormPosterior, Posterior
 from ..words import ShortRepr
+from .adapting import adapt_by
 from .class_mix import MixShift, estimate_shift, joined_shift, mix_p_value
 from .comparison import Comparison, compare_with_present, inputs_in_memory, over_statistics
 from .expected_error import NOT_ESTIMATED, ExpectedError
@@ -75,8 +76,9 @@ class Drift(ShortRepr):
         distance: The mean over layers of squared standardised deviations; about 1 for training data.
         layers: One result per layer, in running order; for an ensemble, those of the first member.
         members: One result per member of an ensemble; empty otherwise.
-        estimate: Estimates the shift of a classifier's inputs when it is first needed, which takes up to four more
+        estimate: Estimates the shift of a classifier's inputs when it is first needed, which takes up to five more
             forward passes; None for other networks.
+        adapt: Adapts the posterior to the examples, given their shift for each part over batch statistics.
     """
 
     repr_names = ("p_value", "rows", "distance", "first_layer", "layers", "members")
@@ -87,6 +89,7 @@ class Drift(ShortRepr):
     layers: tuple[LayerDrift, ...]
     members: tuple[Drift, ...] = ()
     estimate: Callable[[], MixShift] | None = field(default=None, repr=False)
+    adapt: Callable[[Sequence[MixShift | None]], Posterior] | None = field(default=None, repr=False)
 
     @cached_property
     def _mix_shift(self) -> MixShift | None:
@@ -95,9 +98,21 @@ class Drift(ShortRepr):
             return joined_shift([shift for shift in shifts if shift is not None])
         return None if self.estimate is None else self.estimate()
 
+    def adapted(self) -> Posterior:
+        """Return the posterior adapted to these examples, as `adapt` does.
+
+        What was computed for the estimated error is used again, so reading `expected_error` and adapting together take
+        no more forward passes than one of them.
+        """
+        if self.adapt is None:
+            raise BayesNormError("This result has no examples. Call bn.adapt(posterior, x) with them.")
+        return self.adapt([result._mix_shift for result in self.members or (self,)])
+
     def without_inputs(self) -> Drift:
         """Return the result without the examples; it has estimates only if they were read before."""
-        result = replace(self, estimate=None, members=tuple(member.without_inputs() for member in self.members))
+        result = replace(
+            self, estimate=None, adapt=None, members=tuple(member.without_inputs() for member in self.members)
+        )
         if "_mix_shift" in vars(self):
             vars(result)["_mix_shift"] = self._mix_shift
         return result
@@ -177,7 +192,7 @@ def drift(posterior: Posterior, x: Any) -> Drift:
 
     For a classifier, the result also estimates the error on these examples (`expected_error`), their mix of classes
     (`class_mix`), and whether the mix or the inputs have changed (`cause`). These are computed when they are first
-    read, with up to four more forward passes; until then the result holds `x`.
+    read, with up to five more forward passes. `adapted()` uses them again. The result holds `x`; see `without_inputs`.
 
     Args:
         posterior: A posterior over batch statistics (`MCBN`, `GaussianBN`, `StochasticBN`), a combination that
@@ -189,13 +204,13 @@ def drift(posterior: Posterior, x: Any) -> Drift:
     x = inputs_in_memory(parts[0], x)
     results = tuple(drift_of(part, x) for part in parts)
     if len(results) == 1:
-        return results[0]
+        return replace(results[0], adapt=partial(adapt_by, posterior, x))
     # All members test the same data; the Cauchy combination is valid for dependent tests.
     score = float(np.mean([1 / math.tan(math.pi * min(max(result.p_value, 1e-300), 1 - 1e-15)) for result in results]))
     p_value = math.atan2(1, score) / math.pi
-    return Drift(
-        p_value, results[0].rows, float(np.mean([result.distance for result in results])), results[0].layers, results
-    )
+    distance = float(np.mean([result.distance for result in results]))
+    adapt = partial(adapt_by, posterior, x)
+    return Drift(p_value, results[0].rows, distance, results[0].layers, results, adapt=adapt)
 
 
 def drift_of(posterior: BatchNormPosterior, x: Any) -> Drift:

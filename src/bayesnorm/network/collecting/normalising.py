@@ -24,8 +24,15 @@ from ..restoring import TensorKeeper, isolated_torch_randomness
 from ..several import Inputs
 from .moments import mean_and_var, row_averages, row_sums
 
+Measure = Callable[[Tensor], tuple[Tensor, ...]]
+"""Returns moments of a layer's input: `mean_and_var`, `row_averages` or `no_moments`."""
 Rule = Callable[[str, tuple[Tensor, ...]], tuple[Tensor, Tensor]]
-"""Chooses the mean and variance that a layer normalises by, given its name and the `row_averages` of its input."""
+"""Chooses the mean and variance that a layer normalises by, given its name and the moments of its input."""
+
+
+def no_moments(h: Tensor) -> tuple[Tensor, ...]:
+    """Return nothing, for rules that need no moments of a layer's input."""
+    return ()
 
 
 class NormalisingByBatch:
@@ -46,7 +53,8 @@ class NormalisingByBatch:
     ) -> None:
         batchnorm = find_batchnorm(network)
         self.modules = {name: batchnorm[name] for name in names}
-        self._network, self._over_rows, self._argument = network, over_rows, argument
+        self._network, self._argument = network, argument
+        self._measure: Measure = row_averages if over_rows else mean_and_var
         # Restored after a forward pass.
         self._buffers: dict[str, dict[str, Any]] = {
             name: dict(module._buffers) for name, module in self.modules.items()
@@ -81,7 +89,7 @@ class NormalisingByBatch:
         """Return the moments of one batch: means and biased variances, (2, C), or sums over examples, (5, C)."""
         layer_results = self._pass(x, 1)
         mean, var, *averages = (torch.cat(parts, dim=-1) for parts in zip(*layer_results, strict=True))
-        if not self._over_rows:
+        if self._measure is mean_and_var:
             return torch.stack([mean, var])
         deviations, squares = averages
         return row_sums(mean, deviations, squares, self._running_means)
@@ -97,25 +105,25 @@ class NormalisingByBatch:
             layer_results = self._pass(x, groups)
             if self._rows_are_entries:
                 return torch.stack([torch.cat(parts, dim=-1) for parts in zip(*layer_results, strict=True)])
-        over_rows, self._over_rows = self._over_rows, False
+        measure, self._measure = self._measure, mean_and_var
         try:
             return torch.stack([self.run(part) for part in x.chunk(groups)], dim=1)
         finally:
-            self._over_rows = over_rows
+            self._measure = measure
 
     def running(self, name: str) -> tuple[Tensor, Tensor, float]:
         """Return a layer's running mean, its running variance and eps."""
         buffers = self._buffers[name]
         return buffers["running_mean"], buffers["running_var"], self.modules[name].eps
 
-    def run_rule(self, x: Tensor, rule: Rule) -> Any:
+    def run_rule(self, x: Tensor, rule: Rule, measure: Measure) -> Any:
         """Return the network's output if every layer normalises by the statistics that a rule gives for its input."""
-        before, self._over_rows, self._rule = self._over_rows, True, rule
+        before, self._measure, self._rule = self._measure, measure, rule
         try:
             self._pass(x, 1)
             return self._output
         finally:
-            self._over_rows, self._rule, self._output = before, None, None
+            self._measure, self._rule, self._output = before, None, None
 
     def _pass(self, x: Tensor, groups: int) -> list[tuple[Tensor, ...]]:
         """Run the network once, and return the moments of every layer's input."""
@@ -146,7 +154,7 @@ class NormalisingByBatch:
                     "layers=."
                 )
             h = (args[0] if args else kwargs["input"]).detach()  # a forward may compute derivatives itself
-            if self._over_rows and len(h) != self._rows:
+            if self._measure is row_averages and len(h) != self._rows:
                 raise NetworkError(
                     f"model: batch-norm layer {name!r} gets {len(h)} entries for {self._rows} examples, so the "
                     "contribution of one example to its statistics is unknown. Use MCBN or GaussianBN(rank=...), "
@@ -154,10 +162,8 @@ class NormalisingByBatch:
                 )
             if self._groups > 1:
                 return self._by_groups(name, module, forward, h, args, kwargs)
-            self._moments[name] = row_averages(h) if self._over_rows else mean_and_var(h)
-            mean, var, *_ = self._moments[name]
-            if self._rule is not None:
-                mean, var = self._rule(name, self._moments[name])
+            moments = self._moments[name] = self._measure(h)
+            mean, var, *_ = moments if self._rule is None else self._rule(name, moments)
             module._buffers.update(running_mean=mean.to(dtype), running_var=var.to(dtype))
             return forward(*args, **kwargs)
 
@@ -252,15 +258,16 @@ class RowStatistics:
 
     @torch.inference_mode(False)
     @torch.no_grad()
-    def run_rule(self, x: Tensor, rule: Rule) -> Any:
+    def run_rule(self, x: Tensor, rule: Rule, measure: Measure = row_averages) -> Any:
         """Return the network's output if every layer normalises by the statistics that a rule gives for its input.
 
         Args:
             x: The examples, as returned by `input`.
             rule: Called with a layer's name and the moments of its input, in running order.
+            measure: Returns these moments. The fewer it computes, the faster it is.
         """
         with self._isolated(x, len(x)):
-            return self._normalising.run_rule(x, rule)
+            return self._normalising.run_rule(x, rule, measure)
 
     @contextlib.contextmanager
     def _isolated(self, x: Tensor, size: int) -> Iterator[None]:
