@@ -9,9 +9,9 @@ from typing import Any
 from benchmarks.markdown import table
 from benchmarks.results_files import read
 
-SCORES = ("error", "NLL", "ECE")
+CLEAN, CHANGING, BACK = "clean", "all", "back to clean"
 ORDERS = ("mixed", "Dirichlet(1)", "Dirichlet(0.3)", "Dirichlet(0.1)", "sorted")
-PUBLISHED = ("ResNet-20", "ResNet-32")
+NETWORKS = ("ResNet-32", "ResNet-20")
 OWN = ("adapt", "AdaptiveStream")
 """The package's own methods."""
 
@@ -20,157 +20,113 @@ Cell = Callable[[str], float | None]
 """Returns the value of a method, or None if it was not measured."""
 
 
+def peer_sequences() -> str:
+    """Return errors on one corruption after the other, and then on clean images."""
+    return _error_table("sequence", 64, (CHANGING, BACK))
+
+
 def peer_streams() -> str:
-    """Return errors at severity 5 with batches of 64, by the order of images, for the published networks."""
-    results = read("shift_peers_streams.json")
-    if results is None:
-        return ""
-    rows = results["streams"]
-
-    def error(order: str, images: str) -> Cell:
-        return lambda method: _mean(rows, method, "streams", 64, (order,), images)
-
-    columns: dict[str, Cell] = {order: error(order, "corrupted") for order in ORDERS}
-    columns["mean of the five"] = lambda method: _mean(rows, method, "streams", 64, ORDERS, "corrupted")
-    columns |= {f"clean, {order}": error(order, "clean") for order in ("mixed", "sorted")}
-    return _methods_table(rows, columns)
+    """Return errors on streams of one corruption, and on clean streams."""
+    return _error_table("streams", 64, ("corrupted", CLEAN))
 
 
-def peer_protocols() -> str:
-    """Return errors of the standard protocol and of streams of changing corruptions."""
-    results = read("shift_peers_streams.json")
-    if results is None:
-        return ""
-    rows = results["streams"]
-    columns: dict[str, Cell] = {
-        "9,000 images in random order, batches of 200": lambda m: _mean(
-            rows, m, "standard", 200, ("mixed",), "corrupted"
-        ),
-        "the same, clean": lambda m: _mean(rows, m, "standard", 200, ("mixed",), "clean"),
-        "one corruption after the other, mixed": lambda m: _mean(rows, m, "sequence", 64, ("mixed",), "corrupted"),
-        "then clean": lambda m: _mean(rows, m, "sequence", 64, ("mixed",), "clean"),
-        "one after the other, five orders": lambda m: _mean(rows, m, "sequence", 64, ORDERS, "corrupted"),
-        "then clean, five orders": lambda m: _mean(rows, m, "sequence", 64, ORDERS, "clean"),
+def peer_sizes() -> str:
+    """Return errors of other batch sizes on streams of one corruption."""
+    rows = _rows("streams")
+    columns = {
+        f"{network}, n = {size}, {order}": _error(rows, network, size, order, "corrupted")
+        for network in NETWORKS
+        for size in (1, 8, 200)
+        for order in ORDERS
     }
     return _methods_table(rows, columns)
 
 
-def peer_sizes() -> str:
-    """Return errors by batch size, NLL and ECE, means over the five orders, and the time of an image."""
-    results = read("shift_peers_streams.json")
-    if results is None:
-        return ""
-    rows = results["streams"]
-
-    def size_cell(size: int, score: int = 0) -> Cell:
-        return lambda method: _mean(rows, method, "streams", size, ORDERS, "corrupted", score)
-
-    def time(size: int) -> Cell:
-        times = {row["method"]: row["milliseconds per image"] for row in results["times"] if row["size"] == size}
-        return times.get
-
-    columns = {f"error, n = {size}": size_cell(size) for size in (1, 8, 64, 200)}
-    columns |= {f"{SCORES[score]}, n = 64": size_cell(64, score) for score in (1, 2)}
-    columns |= {f"ms per image, n = {size}": time(size) for size in (1, 64)}
-    return _methods_table(rows, columns)
-
-
-def peer_networks() -> str:
-    """Return errors of the networks of our own training, and by severity for the published ones."""
-    results = read("shift_peers_streams.json")
-    if results is None:
-        return ""
-    rows = results["streams"]
-    some = ("mixed", "Dirichlet(0.3)", "sorted")
-    trained = sorted({row["network"] for row in rows} - set(PUBLISHED))
-    columns: dict[str, Cell] = {}
-    for depth in ("20", "32"):
-        names = [name for name in trained if name.startswith(f"resnet{depth}_")]
-        if names:
-            columns[f"ResNet-{depth}, {len(names)} own trainings"] = lambda m, names=names: _mean(  # type: ignore[misc]
-                rows, m, "streams", 64, some, "corrupted", networks=names
-            )
-    for severity in (1, 2, 3, 4):
-        columns[f"published, severity {severity}"] = lambda m, severity=severity: _mean(  # type: ignore[misc]
-            rows, m, "severities", 64, some, "corrupted", severity=severity
-        )
-    columns["published, severity 5"] = lambda m: _mean(rows, m, "streams", 64, some, "corrupted")
+def peer_probabilities() -> str:
+    """Return NLL and ECE on one corruption after the other, and the time of an image."""
+    results, rows = read("shift_peers_streams.json"), _rows("sequence")
+    columns = {
+        f"{score}, {network}, {order}": _error(rows, network, 64, order, CHANGING, place)
+        for place, score in ((1, "NLL"), (2, "ECE"))
+        for network in NETWORKS[:1]
+        for order in ORDERS
+    }
+    times = results["times"] if results else []
+    for size in (1, 64):
+        of_size = {row["method"]: row["milliseconds per image"] for row in times if row["size"] == size}
+        columns[f"ms per image, n = {size}"] = of_size.get
     return _methods_table(rows, columns)
 
 
 def peer_estimates() -> str:
-    """Return mean absolute errors of the estimated error, before and after adapting."""
+    """Return mean absolute errors of the estimated error on corrupted images, before and after adapting."""
     results = read("shift_peers_streams.json")
-    if results is None:
-        return ""
-    rows = results["estimates"]
+    rows = [row for row in results["estimates"] if row["images"] == "corrupted"] if results else []
     names = list(dict.fromkeys(name for row in rows for name in row["mae"]))
-    columns = [
-        (size, severity, group)
-        for size, severity in ((64, 5), (64, 3), (64, 1), (200, 5))
-        for group in (("mixed",), ("Dirichlet(0.3)",), ("sorted",))
-    ]
-    columns = [key for key in columns if _estimate_rows(rows, *key)]
-    values = {
-        (name, place, key): statistics.fmean(row["mae"][name][place] for row in _estimate_rows(rows, *key))
-        for name in names
-        for place in (0, 1)
-        for key in columns
+    head = ["estimate", *(f"{row['network']}, n = {row['size']}, {row['order']}" for row in rows)]
+
+    def text(name: str, row: dict[str, Any]) -> str:
+        return ", ".join(_bold(row["mae"][name][place], min(row["mae"][n][place] for n in names)) for place in (0, 1))
+
+    lines = [[f"`{name}`" if name == "drift" else name, *(text(name, row) for row in rows)] for name in names]
+    return table(head, lines) if rows else ""
+
+
+def _error_table(stage: str, size: int, images: Sequence[str]) -> str:
+    rows = _rows(stage)
+    columns = {
+        f"{network}, {order}": [_error(rows, network, size, order, part) for part in images]
+        for network in NETWORKS
+        for order in ORDERS
     }
-    best = {(place, key): min(values[name, place, key] for name in names) for place in (0, 1) for key in columns}
-
-    def text(name: str, key: tuple[int, int, tuple[str, ...]]) -> str:
-        return ", ".join(_bold(values[name, place, key], best[place, key]) for place in (0, 1))
-
-    head = ["estimate", *(f"n = {size}, severity {severity}, {orders[0]}" for size, severity, orders in columns)]
-    return table(
-        head, [[f"`{name}`" if name == "drift" else name, *(text(name, k) for k in columns)] for name in names]
-    )
+    return _methods_table(rows, columns)
 
 
-def _estimate_rows(rows: Rows, size: int, severity: int, orders: Sequence[str]) -> Rows:
-    return [
-        row
-        for row in rows
-        if (row["size"], row["severity"], row["images"]) == (size, severity, "corrupted") and row["order"] in orders
-    ]
+def _rows(stage: str) -> Rows:
+    results = read("shift_peers_streams.json")
+    return [row for row in results["streams"] if row["stage"] == stage] if results else []
 
 
-def _mean(
-    rows: Rows,
-    method: str,
-    stage: str,
-    size: int,
-    orders: Sequence[str],
-    images: str,
-    score: int = 0,
-    *,
-    severity: int = 5,
-    networks: Sequence[str] = PUBLISHED,
-) -> float | None:
-    """Return a method's mean over networks and orders; None unless all of them were measured."""
-    values = {
-        (row["network"], row["order"]): row[images][score]
-        for row in rows
-        if (row["stage"], row["size"], row["severity"], row["method"]) == (stage, size, severity, method)
-    }
-    keys = [(network, order) for network in networks for order in orders]
-    return statistics.fmean(values[key] for key in keys) if all(key in values for key in keys) else None
+def _error(rows: Rows, network: str, size: int, order: str, images: str, score: int = 0) -> Cell:
+    """Return the mean error of each method; `images` is the name of a part, or "corrupted" for all corruptions."""
+
+    def mean(method: str) -> float | None:
+        for row in rows:
+            if (row["network"], row["size"], row["order"], row["method"]) == (network, size, order, method):
+                names = [n for n in row["scores"] if (n != CLEAN if images == "corrupted" else n == images)]
+                return statistics.fmean(row["scores"][name][score] for name in names)
+        return None
+
+    return mean
 
 
-def _methods_table(rows: Rows, columns: dict[str, Cell]) -> str:
-    """Return a table of all methods, with the best value of each column in bold, without empty columns."""
+def _methods_table(rows: Rows, columns: dict[str, Any]) -> str:
+    """Return a table of all methods, with the best value of each column in bold, without empty columns.
+
+    Args:
+        rows: The rows, which name the methods.
+        columns: By head, a cell, or several cells that are shown in one column.
+    """
     methods = list(dict.fromkeys(row["method"] for row in rows))
     methods = [name for name in methods if name not in OWN] + [name for name in OWN if name in methods]
-    values = {(method, head): cell(method) for head, cell in columns.items() for method in methods}
-    measured = {head: [value for method in methods if (value := values[method, head]) is not None] for head in columns}
-    heads = [head for head in columns if measured[head]]
+    cells = {head: column if isinstance(column, list) else [column] for head, column in columns.items()}
+    values = {head: [[cell(method) for method in methods] for cell in column] for head, column in cells.items()}
+    heads = [head for head in columns if any(value is not None for value in values[head][0])]
+    if not heads:
+        return ""
 
-    def text(method: str, head: str) -> str:
-        value = values[method, head]
-        return "" if value is None else _bold(value, min(measured[head]))
+    def text(head: str, place: int) -> str:
+        parts = [
+            _bold(line[place], min(value for value in line if value is not None))
+            for line in values[head]
+            if line[place] is not None
+        ]
+        return ", ".join(parts)
 
-    lines = [[f"`{name}`" if name in OWN else name, *(text(name, head) for head in heads)] for name in methods]
+    lines = [
+        [f"`{name}`" if name in OWN else name, *(text(head, place) for head in heads)]
+        for place, name in enumerate(methods)
+    ]
     return table(["method", *heads], lines)
 
 

@@ -78,7 +78,7 @@ class Drift(ShortRepr):
         members: One result per member of an ensemble; empty otherwise.
         estimate: Estimates the shift of a classifier's inputs when it is first needed, which takes up to five more
             forward passes; None for other networks.
-        adapt: Adapts the posterior to the examples, given their shift for each part over batch statistics.
+        adapt_to_examples: Adapts the posterior to the examples, given their shift for each part over batch statistics.
     """
 
     repr_names = ("p_value", "rows", "distance", "first_layer", "layers", "members")
@@ -89,7 +89,7 @@ class Drift(ShortRepr):
     layers: tuple[LayerDrift, ...]
     members: tuple[Drift, ...] = ()
     estimate: Callable[[], MixShift] | None = field(default=None, repr=False)
-    adapt: Callable[[Sequence[MixShift | None]], Posterior] | None = field(default=None, repr=False)
+    adapt_to_examples: Callable[[Sequence[MixShift | None]], Posterior] | None = field(default=None, repr=False)
 
     @cached_property
     def _mix_shift(self) -> MixShift | None:
@@ -104,14 +104,14 @@ class Drift(ShortRepr):
         What was computed for the estimated error is used again, so reading `expected_error` and adapting together take
         no more forward passes than one of them.
         """
-        if self.adapt is None:
+        if self.adapt_to_examples is None:
             raise BayesNormError("This result has no examples. Call bn.adapt(posterior, x) with them.")
-        return self.adapt([result._mix_shift for result in self.members or (self,)])
+        return self.adapt_to_examples([result._mix_shift for result in self.members or (self,)])
 
     def without_inputs(self) -> Drift:
         """Return the result without the examples; it has estimates only if they were read before."""
         result = replace(
-            self, estimate=None, adapt=None, members=tuple(member.without_inputs() for member in self.members)
+            self, estimate=None, adapt_to_examples=None, members=tuple(member.without_inputs() for member in self.members)
         )
         if "_mix_shift" in vars(self):
             vars(result)["_mix_shift"] = self._mix_shift
@@ -204,13 +204,13 @@ def drift(posterior: Posterior, x: Any) -> Drift:
     x = inputs_in_memory(parts[0], x)
     results = tuple(drift_of(part, x) for part in parts)
     if len(results) == 1:
-        return replace(results[0], adapt=partial(adapt_by, posterior, x))
+        return replace(results[0], adapt_to_examples=partial(adapt_by, posterior, x))
     # All members test the same data; the Cauchy combination is valid for dependent tests.
     score = float(np.mean([1 / math.tan(math.pi * min(max(result.p_value, 1e-300), 1 - 1e-15)) for result in results]))
     p_value = math.atan2(1, score) / math.pi
     distance = float(np.mean([result.distance for result in results]))
-    adapt = partial(adapt_by, posterior, x)
-    return Drift(p_value, results[0].rows, distance, results[0].layers, results, adapt=adapt)
+    adapt_again = partial(adapt_by, posterior, x)
+    return Drift(p_value, results[0].rows, distance, results[0].layers, results, adapt_to_examples=adapt_again)
 
 
 def drift_of(posterior: BatchNormPosterior, x: Any) -> Drift:
