@@ -110,9 +110,8 @@ class Drift(ShortRepr):
 
     def without_inputs(self) -> Drift:
         """Return the result without the examples; it has estimates only if they were read before."""
-        result = replace(
-            self, estimate=None, adapt_to_examples=None, members=tuple(member.without_inputs() for member in self.members)
-        )
+        members = tuple(member.without_inputs() for member in self.members)
+        result = replace(self, estimate=None, adapt_to_examples=None, members=members)
         if "_mix_shift" in vars(self):
             vars(result)["_mix_shift"] = self._mix_shift
         return result
