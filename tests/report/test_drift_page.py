@@ -33,7 +33,9 @@ def test_words(drift_report):
     assert words.error_words(drift).startswith("The error on these rows is not estimated: ")
     calm = dataclasses.replace(drift, p_value=0.3, columns=())
     assert words.drift_headline(calm) == "These 60 rows do not differ significantly from the training rows."
-    few = dataclasses.replace(calm, rows=1)
+    odd = dataclasses.replace(calm, rows=1, unusual=1.0)
+    assert words.drift_headline(odd) == "This row is unusual compared with the training rows."
+    few = dataclasses.replace(calm, rows=1, unusual=0.0)
     assert words.drift_headline(few).startswith(
         "This row does not differ significantly from the training rows, but so few"
     )

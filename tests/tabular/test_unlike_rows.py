@@ -68,22 +68,53 @@ def test_rows_far_away_as_a_whole():
     likeness = Likeness.fit(preprocessing.transform(X), folds)
     new = pd.DataFrame({"a": [1.0, 1.0], "c": [0.0, 0.0], "b": [1.0, -1.0]})
     table = preprocessing.read(new)
-    result = reasons(preprocessing, likeness, Ranges.fit(preprocessing.read(X).values, folds), table)
+    result = reasons(preprocessing, likeness, Ranges.fit(preprocessing.read(X).values), table)
     assert result in (["", f"far from all training rows, mainly because of {both}"] for both in ("a and b", "b and a"))
 
 
 def test_few_rows_reach_farther_by_chance():
-    values, folds = np.array([1.0, 2.0, 3.0, 4.0, 9.0, np.nan]), [np.array([0, 4]), np.array([1, 2, 3, 5])]
-    (limits, none), words = Ranges.fit([values, np.full(6, np.nan)], folds).columns, np.array(["a"] * 6, dtype=object)
+    values = np.array([1.0, 2.0, 3.0, 4.0, 9.0, np.nan])
+    (limits, none), words = Ranges.fit([values, np.full(6, np.nan)]).columns, np.array(["a"] * 6, dtype=object)
     assert (limits.low, limits.high, none) == (1.0, 9.0, None)
-    assert limits.above(np.array([9.5, 1e308, np.nan])).tolist() == [False, True, False]
-    assert Ranges.fit([words], folds).columns == (None,)
+    assert limits.outside_above(np.array([9.5, 1e308, np.nan])).tolist() == [False, True, False]
+    assert Ranges.fit([words]).columns == (None,)
     ranges = Ranges((limits, None))
     assert Ranges.from_config(json.loads(json.dumps(ranges.config())), 2) == ranges
     for bad in ([], [None], [{"low": 2.0, "high": 1.0, "margin": 0.0}, None], [{"low": 1.0, "high": 2.0}, None]):
         with pytest.raises(FileFormatError):
             Ranges.from_config(bad, 2)
-    assert Range(0.0, 1.0, 0.0).below(np.array([-0.1, 0.0])).tolist() == [True, False]
+    assert Range(0.0, 1.0, 0.0, 0.5).outside_below(np.array([-0.1, 0.0])).tolist() == [True, False]
+    assert Range(0.0, 1.0, 0.0, 0.5).outside_above(np.array([1.4, 1.6])).tolist() == [False, True]
+
+
+@pytest.mark.parametrize("seed", range(3))
+def test_each_side_has_its_own_margin(seed):
+    """Square metres in place of square feet: a long tail of large houses does not hide that all are too small."""
+    generator = np.random.default_rng(seed)
+    feet = np.exp(generator.normal(7.4, 0.35, 400))
+    feet[:4] *= 6  # a few palaces
+    limits = Range.fit(feet)
+    metres = np.exp(generator.normal(7.4, 0.35, 1000)) / 10.764
+    assert limits.outside_below(metres).mean() > 0.9
+    new = np.exp(generator.normal(7.4, 0.35, 1000))
+    assert (limits.outside_below(new) | limits.outside_above(new)).mean() < 0.01
+    assert limits.outside_below(metres[:1]).all()  # a value by itself is judged too
+
+
+def test_what_is_never_negative_may_not_become_negative():
+    counts = np.random.default_rng(0).poisson(2, 300).astype(float)
+    assert Range.fit(counts).outside_below(np.array([-1.0, 0.0])).tolist() == [True, False]
+
+
+@pytest.mark.parametrize(("rows", "most"), [(50, 0.05), (200, 0.02), (2000, 0.004)])
+def test_rows_of_the_training_distribution_are_seldom_outside(rows, most):
+    generator, rates = np.random.default_rng(0), []
+    for _ in range(10):
+        limits = [Range.fit(np.exp(generator.normal(size=rows))) for _ in range(8)]
+        new = np.exp(generator.normal(size=(500, 8)))
+        outside = [one.outside_below(x) | one.outside_above(x) for one, x in zip(limits, new.T, strict=True)]
+        rates.append(np.any(outside, axis=0).mean())
+    assert np.mean(rates) < most
 
 
 def test_folds_keep_groups_together():

@@ -193,7 +193,7 @@ def predict(
         note(infinite_intervals_words(infinite, rows, level))
     if unusual:
         note(_unusual_line(unusual, rows, reasons))
-    if drift is not None and (drift.drifted or out != STDOUT):
+    if drift is not None and (drift.drifted or (out != STDOUT and not (rows == 1 and unusual))):
         note(_drift_line(drift, rows, shlex.join(["bayesnorm", "drift", str(run), data])))
 
 
@@ -253,11 +253,17 @@ def _unusual_line(unusual: int, rows: int, reasons: Counter[str]) -> str:
 
 def _drift_line(drift: Any, rows: int, command: str) -> str:
     """Return a line that says whether the rows as a whole have drifted."""
-    from ..report import moved_words
+    from ..report import FEW_ROWS, moved_words
 
     which = "row" if rows == 1 else "rows" if drift.rows == rows else f"first {drift.rows:,} rows"
+    if not drift.drifted and drift.rows < FEW_ROWS:
+        does = "does" if rows == 1 else "do"
+        return (
+            f"No drift is visible: the {which} as a whole {does} not differ significantly from the training rows, but "
+            "so few rows can show only large changes."
+        )
     if not drift.drifted:
-        return f"No drift: the {which} as a whole {'is' if rows == 1 else 'are'} like the training rows."
+        return f"No drift: the {which} as a whole are like the training rows."
     return (
         f"Drift: the {which} as a whole {'differs' if rows == 1 else 'differ'} from the training rows. Columns that "
         f"changed: {moved_words(drift).rstrip('.')}. Run `{command}` for details."

@@ -24,6 +24,7 @@ from .contents import (
 )
 from .next_steps import more_rows_words as more_rows_words
 from .other_pages import (
+    FEW_ROWS as FEW_ROWS,
     DriftReport as DriftReport,
     MappedImage as MappedImage,
     MapsReport as MapsReport,

@@ -115,6 +115,8 @@ def drift_headline(drift: TableDrift) -> str:
     these = "This row" if one else f"These {format_count(drift.rows, 'row')}"
     if drift.drifted:
         return f"{these} {'differs' if one else 'differ'} from the training rows."
+    if one and drift.unusual:
+        return "This row is unusual compared with the training rows."
     text = f"{these} {'does' if one else 'do'} not differ significantly from the training rows"
     return f"{text}, but so few rows can show only large changes." if drift.rows < FEW_ROWS else f"{text}."
 

@@ -116,7 +116,7 @@ class TabularEstimator(BaseEstimator):
         generator, count = np.random.default_rng(self.seed_), self.folds or LIKENESS_FOLDS
         folds = folds_for(len(numbers), count, generator, classes)
         self.likeness_ = Likeness.fit(table.features, folds)
-        self.ranges_ = Ranges.fit(table.values, folds)
+        self.ranges_ = Ranges.fit(table.values)
         new_folds = partial(folds_for, len(numbers), count, generator, classes)
         if groups is not None:
             new_folds = partial(folds_of_groups, group_numbers(groups, len(y), numbers), count, generator)
