@@ -75,8 +75,7 @@ def test_dates_that_disagree_and_words_among_dates():
     told = "contains dates in more than one format, such as '13/2/2024' and '2/13/2024'"
     assert read(["13/2/2024", "2/13/2024"])[0] == told
     cells = ["2024-01-31", "2024-02-01", "soon"]
-    with pytest.raises(InputError, match=r"column 'a' contains dates, but 'soon' in row 2. .*--as 'a'=date"):
-        read(cells)
+    assert read(cells)[0] == "year first"  # `fit` decides whether such cells are too many
     assert read(cells, "date")[1] == ["2024-01-31T00:00:00", "2024-02-01T00:00:00"]
     assert read(["1/2/2024", "1/3/2024"], "month-first")[1][0] == "2024-01-02T00:00:00"
 

@@ -26,6 +26,9 @@ def set_target(value):
     return change
 
 
+TWO_COLUMNS = "2 columns cannot be read. Column 'area' contains numbers, but 'x' in row 3 and 1 more such cell."
+
+
 def keep(rows):
     return lambda lines: lines.__delitem__(slice(rows + 1, None))
 
@@ -35,7 +38,8 @@ def keep(rows):
     [
         (keep(1), (), 1, "only 1 row has a value in 'price'. Pass at least 12 such rows"),
         (set_target(""), (), 1, "no row has a value in 'price'"),
-        (set_cell(3, 3, "much"), (), 1, "column 'price' contains numbers, but 'much' in row 3"),
+        (lambda lines: [set_cell(row, 3, "much")(lines) for row in (3, 5)], (), 1, "but 'much' in row 3 and 1 more"),
+        (lambda lines: [set_cell(row, place, "x")(lines) for row in (3, 5) for place in (0, 1)], (), 1, TWO_COLUMNS),
         (None, ("--drop", "colour"), 1, "has no column 'colour'. Its columns are area, age, town, price."),
         (None, ("--categorical", "twon"), 1, "--categorical: "),
         (None, ("--drop", "price"), 2, "--drop: 'price' is the target"),

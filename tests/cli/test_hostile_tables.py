@@ -99,6 +99,10 @@ LEARNED = {
     "dates_of_excel.csv": Says(
         [NUMBER, reads("sale date", "dates", "44765", "2022-07-23")], {"sale date": "date", **HOUSE}
     ),
+    "dates_with_words.csv": sold("1 cell of sold cannot be read as a date and counts as empty (such as 'unknown')."),
+    "endless.csv": Says(
+        [NUMBER, "1 cell of area cannot be read as a number and counts as empty (such as 'inf')."], HOUSE
+    ),
     "times_of_day.csv": Says([NUMBER], {"viewed": "date", **HOUSE}),
     "dollars.csv": Says([NUMBER, reads("price", "numbers", "$440,800.00", "440800")], HOUSE),
     "euros.csv": Says([NUMBER, reads("price", "numbers", "440.800,00 €", "440800")], HOUSE),
@@ -127,16 +131,13 @@ LEARNED = {
 }
 
 REFUSED = {
-    "dates_with_words.csv": "column 'sold' contains dates, but 'unknown' in row 1. Correct or empty such cells, or use "
-    "--as 'sold'=date (counts them as empty), --categorical 'sold' or --drop 'sold'.",
     "eleven_rows.csv": "only 11 rows have a value in 'price'. Pass at least 12 such rows.",
-    "endless.csv": "column 'area' contains 'inf' in row 10, which is infinite. Write a finite number,",
     "long_line.csv": "cells, but the first line has",
     "names_as_target.csv": "--target: 'owner' has 48 different values in 48 rows, too many for classes.",
     "nothing_but_names.csv": "has no column to predict from (listing contains text such as '7922e4ff-084c' that",
     "same_target.csv": "--target: 'price' is 7 in every row, so there is nothing to predict. Choose another column.",
-    "words_among_numbers.csv": "column 'area' contains numbers, but 'about 90' in row 6. Correct or empty such cells, "
-    "or use --as 'area'=number (counts them as empty), --categorical 'area' or --drop 'area'.",
+    "words_among_numbers.csv": "column 'area' contains numbers, but 'about 90' in row 6 and 1 more such cell. Correct "
+    "or empty such cells, or use --as area=number (counts them as empty), --categorical area or --drop area.",
 }
 
 # Those whose fits are looked at as a whole.
@@ -202,4 +203,5 @@ def test_a_trend_is_flagged_before_it_fails(bayesnorm, fitted, tmp_path):
         rows = [*csv.DictReader(file)]
     beyond = [row for row in rows if row["unusual"] == "True"]
     assert len(beyond) >= 20  # the first ones lie hardly beyond what was trained on
-    assert {row["reason"] for row in beyond} == {"day after 2023-05-04, the latest in training"}
+    assert sum("day" in row["reason"] for row in beyond) == len(beyond)
+    assert beyond[-1]["reason"] == "day after 2023-05-04, the latest in training"

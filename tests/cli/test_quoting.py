@@ -38,12 +38,17 @@ def test_no_message_is_long(kind):
     assert str(kind("name must be 3, got 2.")) == "name must be 3, got 2."
 
 
-def test_long_cells(refuses, regression_run, tmp_path):
+def test_long_cells(refuses, bayesnorm, regression_run, tmp_path):
     lines = houses(120)
     lines[-1][0] = LONG
-    line = refuses("predict", regression_run.run, write_csv(tmp_path / "t.csv", lines))
     shown = f"'{'x' * 60}'... (5,000,000 characters)"
-    assert f"column 'area' contains numbers in training, but row 120 contains {shown}. Write a number" in line
+    ended = bayesnorm("predict", regression_run.run, write_csv(tmp_path / "t.csv", lines))
+    assert f"area contains {shown}, which cannot be read and counts as missing" in ended.out
+    for line in lines[20:]:
+        line[0] = LONG[:1000]
+    line = refuses("predict", regression_run.run, write_csv(tmp_path / "t.csv", lines))
+    shown = f"'{'x' * 60}'... (1,000 characters)"
+    assert f"column 'area' contains numbers in training, but row 20 contains {shown}. Write a number" in line
 
 
 def test_long_arguments():

@@ -6,9 +6,11 @@
 from __future__ import annotations
 
 import difflib
+import math
 import re
+import shlex
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -16,6 +18,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, quoted
+from ..words import format_count
 from .table_source import Source
 from .tables import TableFile, pandas
 from .written_dates import DateFormat, read_dates
@@ -30,6 +33,13 @@ LONGEST_COMPARED = 200
 
 # Least similarity of two names, from 0 to 1, at which one is suggested for the other.
 NEAR = 0.7
+
+# In training, at most this fraction of a column's cells, rounded up, may be of another kind than the others. With fewer
+# cells than LEAST_CELLS, none may be.
+MOST_ODD, LEAST_CELLS = 0.01, 20
+
+OddCells = dict[str, NDArray[np.bool_]]
+"""Which cells are of another kind than their column, by column; they count as missing."""
 
 # Types of cells that are neither a number nor text.
 _NESTED = {list, tuple, dict, bytes, np.ndarray}
@@ -92,7 +102,11 @@ class ColumnFormat:
 
 
 def convert_columns(
-    frame: Any, path: Path | Source | str, formats: Mapping[str, ColumnFormat] | None = None, decimal: str = "."
+    frame: Any,
+    path: Path | Source | str,
+    formats: Mapping[str, ColumnFormat] | None = None,
+    decimal: str = ".",
+    odd: OddCells | None = None,
 ) -> tuple[Any, dict[str, column_types.Kind]]:
     """Return the table with columns of float64, text or dates, and the kind of each column.
 
@@ -103,6 +117,7 @@ def convert_columns(
         path: The file of the table, or another name of it, for messages.
         formats: How columns are read; the kind of other columns is detected.
         decimal: The decimal point of cells that are text.
+        odd: Gets the cells of another kind than their column; None raises an error for them.
     """
     pd = pandas()
     columns: dict[str, Any] = {}
@@ -110,18 +125,31 @@ def convert_columns(
     for name in frame.columns:
         column_format, column = (formats or {}).get(name, ColumnFormat()), frame[name]
         if column_format.dates is not None:
-            values, kinds[name] = _read_dates(column, path, column_format.dates, column_format.forgiving), "date"
+            values, kinds[name] = _read_dates(column, path, column_format, odd), "date"
         else:
             numbers = column_format.numbers
             if column_format.forgiving:
-                column, numbers = mask_non_numbers(column, decimal, numbers), numbers or NumberFormat()
-            values, kinds[name] = _read_column(column, path, column_format.kind, decimal, numbers)
+                masked, numbers = mask_non_numbers(column, decimal, numbers), numbers or NumberFormat()
+                _add_odd(odd, name, masked.isna().to_numpy() & column.notna().to_numpy())
+                column = masked
+            values, kinds[name] = _read_column(column, path, column_format.kind, decimal, numbers, odd)
         columns[name] = pd.Series(values, index=frame.index, dtype=values.dtype)
     return pd.DataFrame(columns, index=frame.index, columns=list(frame.columns)), kinds
 
 
-def read_as_in_training(frame: Any, source: Source | str, decimal: str, facts: Mapping[str, Any]) -> Any:
-    """Return the inputs of a run's estimator, read from new rows in the same way as in training.
+def _add_odd(odd: OddCells | None, name: str, cells: NDArray[np.bool_]) -> None:
+    """Add the odd cells of a column."""
+    if odd is not None and cells.any():
+        odd[name] = odd[name] | cells if name in odd else cells
+
+
+def read_as_in_training(
+    frame: Any, source: Source | str, decimal: str, facts: Mapping[str, Any]
+) -> tuple[Any, OddCells]:
+    """Return the inputs of a run's estimator, read from new rows in the same way as in training, and the odd cells.
+
+    An odd cell, such as text among numbers, counts as missing. A column of mostly odd cells raises an error, because
+    it is another column than in training.
 
     Args:
         frame: Rows of the file.
@@ -129,8 +157,21 @@ def read_as_in_training(frame: Any, source: Source | str, decimal: str, facts: M
         decimal: The decimal point of the file.
         facts: The contents of the run's `run.json`.
     """
-    formats = formats_in_training(facts)
-    return convert_columns(frame[list(formats)], source, formats, decimal)[0]
+    from ..tabular import column_types
+
+    formats, odd = formats_in_training(facts), OddCells()
+    inputs = convert_columns(frame[list(formats)], source, formats, decimal, odd)[0]
+    for name, cells in odd.items():
+        present = int(frame[name].notna().sum())
+        if present >= LEAST_CELLS and cells.sum() > column_types.MOSTLY * present:
+            convert_columns(frame[[name]], source, {name: replace(formats[name], forgiving=False)}, decimal)
+    return inputs, odd
+
+
+def most_odd(column: Any) -> int:
+    """Return how many cells of a training column may be of another kind than the others."""
+    present = int(column.notna().sum())
+    return math.ceil(MOST_ODD * present) if present >= LEAST_CELLS else 0
 
 
 def formats_in_training(facts: Mapping[str, Any]) -> dict[str, ColumnFormat]:
@@ -143,10 +184,15 @@ def mask_non_numbers(column: Any, decimal: str, number_format: NumberFormat | No
     return column.mask(read_formatted(column, number_format or NumberFormat(), decimal)[1])
 
 
-def _read_dates(column: Any, path: Path | Source | str, date_format: DateFormat, forgiving: bool) -> NDArray[Any]:
+def _read_dates(
+    column: Any, path: Path | Source | str, column_format: ColumnFormat, odd: OddCells | None
+) -> NDArray[Any]:
     """Return a column of dates, or raise an error that names a cell that is not a date."""
+    date_format = column_format.dates
+    assert date_format is not None
     values, unreadable = read_dates(column, date_format)
-    if unreadable.any() and not forgiving:
+    _add_odd(odd, column.name, unreadable)
+    if unreadable.any() and odd is None and not column_format.forgiving:
         row = int(unreadable.argmax())
         raise InputError(
             f"{path}: column {quoted(column.name)} contains dates ({date_format.way}) in training, but row "
@@ -162,6 +208,7 @@ def _read_column(
     kind: column_types.Kind | None,
     decimal: str,
     number_format: NumberFormat | None,
+    odd: OddCells | None,
 ) -> tuple[NDArray[Any], column_types.Kind]:
     """Return a column's values and their kind, which is `kind` unless that is None."""
     from ..tabular import column_types
@@ -176,8 +223,8 @@ def _read_column(
     if number_format is not None or (kind is not None and unreadable.any()):
         values, unreadable = read_formatted(column, number_format or NumberFormat(), decimal)
     if kind is None:
-        kind = _kind_in_training(column, path, unreadable)
-    elif unreadable.any():
+        kind = _kind_in_training(column, path, unreadable, strict=odd is None)
+    elif unreadable.any() and odd is None:
         row, mark = int(unreadable.argmax()), "" if number_format is None else number_format.mark
         with_mark = f" with {mark}" if mark == PERCENT else f" with or without {mark}" if mark else ""
         raise InputError(
@@ -187,7 +234,10 @@ def _read_column(
     if kind == "category":
         return column_types.labels(column, column_types.cell_label), kind
     infinite = np.isinf(values)
-    if infinite.any():
+    _add_odd(odd, column.name, unreadable | infinite)
+    if odd is not None:
+        values = np.where(infinite, np.nan, values)
+    elif infinite.any():
         row = int(infinite.argmax())
         raise InputError(
             f"{where} contains {quoted(column.iloc[row])} in row {column.index[row]}, which is infinite. Write a "
@@ -202,27 +252,36 @@ def _require_plain(column: Any, where: str) -> None:
         return
     row, cell = next((row, cell) for row, cell in column.items() if type(cell) in _NESTED)
     what = f"{type(cell).__name__} values, as in row {row}"
-    raise InputError(
-        f"{where} contains {what}. Convert it to numbers or text, or leave it out with --drop {column.name}."
-    )
+    drop = f"--drop {shlex.quote(str(column.name))}"
+    raise InputError(f"{where} contains {what}. Convert it to numbers or text, or leave it out with {drop}.")
 
 
-def _kind_in_training(column: Any, path: Path | Source | str, unreadable: NDArray[np.bool_]) -> column_types.Kind:
+def _kind_in_training(
+    column: Any, path: Path | Source | str, unreadable: NDArray[np.bool_], *, strict: bool
+) -> column_types.Kind:
     """Return the kind of a training column, or raise an error that says why it is unclear and what to do."""
     from ..tabular import column_types
 
     name, kind = quoted(column.name), column_types.kind_of_cells(column, unreadable)
     if kind == "mixed":
-        row = int(unreadable.argmax())
-        raise InputError(
-            f"{path}: column {name} contains numbers, but {quoted(column.iloc[row])} in row {column.index[row]}. "
-            f"Correct or empty such cells, or use --as {name}=number (counts them as empty), --categorical {name} or "
-            f"--drop {name}."
-        )
+        if strict:
+            raise InputError(f"{path}: {odd_words(column, unreadable, 'number')}")
+        return "number"
     if kind == "commas":
-        example = column.iloc[column_types.cells_with_commas(column).argmax()]
+        example, option = column.iloc[column_types.cells_with_commas(column).argmax()], shlex.quote(str(column.name))
         raise InputError(
             f"{path}: column {name} contains numbers with commas, such as {quoted(example)}. Write them with a decimal "
-            f"point and without thousands separators, or use --categorical {name} or --drop {name}."
+            f"point and without thousands separators, or use --categorical {option} or --drop {option}."
         )
     return kind
+
+
+def odd_words(column: Any, odd: NDArray[np.bool_], kind: str) -> str:
+    """Return sentences about the odd cells of a training column, and what to do."""
+    row, option = int(odd.argmax()), shlex.quote(str(column.name))
+    others = f" and {format_count(int(odd.sum()) - 1, 'more such cell')}" if odd.sum() > 1 else ""
+    return (
+        f"column {quoted(column.name)} contains {kind}s, but {quoted(column.iloc[row])} in row {column.index[row]}"
+        f"{others}. Correct or empty such cells, or use --as {shlex.quote(f'{column.name}={kind}')} (counts them as "
+        f"empty), --categorical {option} or --drop {option}."
+    )

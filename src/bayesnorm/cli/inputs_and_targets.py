@@ -3,7 +3,8 @@
 from __future__ import annotations
 
 import shlex
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
@@ -11,10 +12,11 @@ import numpy as np
 from numpy.typing import NDArray
 
 from ..errors import InputError, quoted
-from .file_columns import ColumnFormat, convert_columns
+from ..words import capitalise
+from .file_columns import ColumnFormat, OddCells, convert_columns, most_odd, odd_words
 from .options import DATES, FitOptions, Task
 from .table_source import Source, as_labels
-from .tables import TableFile
+from .tables import TableFile, pandas
 from .written_dates import detect_date_formats
 from .written_numbers import detect_number_formats, mixed_marks
 
@@ -67,7 +69,7 @@ def read_inputs(
     frame: Any,
     names: Sequence[str],
     file: TableFile,
-    formats: Mapping[str, ColumnFormat],
+    formats: dict[str, ColumnFormat],
     options: FitOptions,
     reasons: dict[str, str],
 ) -> tuple[Any, dict[str, column_types.Kind], list[str]]:
@@ -77,7 +79,7 @@ def read_inputs(
         frame: The training rows.
         names: The candidates for inputs.
         file: The table's file.
-        formats: How columns are read.
+        formats: How columns are read; it notes which columns have odd cells.
         options: The options of the user.
         reasons: Columns that are left out, and a reason that completes the sentence "It ..."; more are added.
     """
@@ -89,7 +91,7 @@ def read_inputs(
         if name not in options.read_as and column_types.contents_of(frame[name]) == "durations"
     }
     remaining = frame[[name for name in names if name not in reasons]]
-    inputs, kinds = convert_columns(remaining, file.source, formats, file.decimal)
+    inputs, kinds, odd_messages = _convert_inputs(remaining, file, formats)
     protected = {*options.keep, *options.categorical, *options.read_as}
     free = [name for name in inputs if name not in protected]
     mixed = {name: mixed_marks(frame[name], file.decimal) for name in free if kinds[name] == "category"}
@@ -111,14 +113,47 @@ def read_inputs(
         )
         for name, reason in reasons.items()
     ]
-    for name in sorted(inputs):
-        if formats[name].forgiving and (cells := int((inputs[name].isna() & frame[name].notna()).sum())):
-            what = "date" if kinds[name] == "date" else "number"
-            many = f"{cells:,} cells of {name} are not {what}s and count"
-            messages.append(f"{many if cells > 1 else f'1 cell of {name} is not a {what} and counts'} as empty (--as).")
+    messages += [line for name, line in sorted(odd_messages.items()) if name in inputs]
     messages += [line for name in inputs if kinds[name] == "category" and (line := _mostly_rare(name, inputs[name]))]
     messages += [line for name in inputs if (dates := formats[name].dates) and (line := dates.describe(name))]
     return inputs, {name: kinds[name] for name in inputs}, messages
+
+
+def _convert_inputs(
+    frame: Any, file: TableFile, formats: dict[str, ColumnFormat]
+) -> tuple[Any, dict[str, column_types.Kind], dict[str, str]]:
+    """Return the columns, their kinds, and for each column with odd cells a sentence about them.
+
+    A few odd cells, such as text among numbers, count as missing, and the format of their column notes it. All columns
+    that cannot be read are named at once.
+    """
+    odd, errors, columns, messages = OddCells(), list[str](), list[Any](), dict[str, str]()
+    kinds: dict[str, column_types.Kind] = {}
+    for name in frame:
+        try:
+            values, kind = convert_columns(frame[[name]], file.source, formats, file.decimal, odd)
+        except InputError as error:
+            errors.append(str(error).removeprefix(f"{file.source}: "))
+            continue
+        cells, what = odd.get(name), "date" if kind[name] == "date" else "number"
+        if cells is not None:
+            forgiven = formats[name].forgiving
+            if not forgiven and cells.sum() > most_odd(frame[name]):
+                errors.append(odd_words(frame[name], cells, what))
+                continue
+            formats[name] = replace(formats[name], forgiving=True)
+            count = int(cells.sum())
+            many = f"{count:,} cells of {name} cannot be read as {what}s and count"
+            few = f"1 cell of {name} cannot be read as a {what} and counts"
+            example = quoted(frame[name].iloc[int(cells.argmax())])
+            messages[name] = f"{many if count > 1 else few} as empty ({'--as' if forgiven else f'such as {example}'})."
+        columns.append(values)
+        kinds |= kind
+    if len(errors) == 1:
+        raise InputError(f"{file.source}: {errors[0]}")
+    if errors:
+        raise InputError(f"{file.source}: {len(errors)} columns cannot be read. {' '.join(map(capitalise, errors))}")
+    return pandas().concat(columns, axis=1) if columns else frame, kinds, messages
 
 
 def guess_task(name: str, values: NDArray[Any], kind: column_types.Kind) -> tuple[Task, str]:

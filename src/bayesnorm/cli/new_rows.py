@@ -301,7 +301,10 @@ def drift(
     from ..tabular import load
 
     model = load(unchanged(folder, facts, MODEL))
-    inputs = read_as_in_training(read_table(file, list(kinds)), file.source, file.decimal, facts)
+    inputs, odd = read_as_in_training(read_table(file, list(kinds)), file.source, file.decimal, facts)
+    for name, cells in odd.items():
+        count = int(cells.sum())
+        note(f"{format_count(count, 'cell')} of {name} cannot be read and count{'s' * (count == 1)} as missing.")
     result = model.drift(inputs)
     reasons = count_reasons(model.uncertainty(inputs)["reason"]) if result.unusual else Counter[str]()
     provenance = Provenance.now(shlex.join(["bayesnorm", "drift", str(run), data]))

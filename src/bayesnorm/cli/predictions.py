@@ -9,6 +9,8 @@ from typing import Any
 
 import numpy as np
 
+from ..errors import quoted
+from .file_columns import OddCells
 from .tables import pandas
 
 # Default number of significant digits of the standard deviation, and the number that writes all digits.
@@ -31,6 +33,25 @@ def infinite_intervals_words(infinite: int, rows: int, level: float) -> str:
 def count_reasons(reasons: Iterable[str]) -> Counter[str]:
     """Count the reasons why rows are unusual, from their column `reason`."""
     return Counter(part for text in reasons if text for part in text.split("; "))
+
+
+def flag_odd_cells(uncertainty: Any, part: Any, odd: OddCells) -> None:
+    """Mark rows with a cell that cannot be read as unusual, and say that it counts as missing.
+
+    Args:
+        uncertainty: The uncertainty columns of the rows, with "unusual" and "reason"; they are changed.
+        part: The same rows as they are in the file.
+        odd: The cells that cannot be read.
+    """
+    place = uncertainty.columns.get_loc("reason")
+    for name, cells in odd.items():
+        for row in np.flatnonzero(cells).tolist():
+            parts = [text for text in uncertainty.iat[row, place].split("; ") if text]
+            parts = [text for text in parts if not text.startswith(f"{name} is missing, but")]
+            shown = quoted(part[name].iloc[row]).replace(";", ",")
+            parts.append(f"{name} contains {shown}, which cannot be read and counts as missing")
+            uncertainty.iloc[row, place] = "; ".join(parts)
+            uncertainty.iloc[row, uncertainty.columns.get_loc("unusual")] = True
 
 
 def round_predictions(frame: Any, digits: int) -> Any:

@@ -8,12 +8,13 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..progress import Progress
-from .file_columns import read_as_in_training
+from .file_columns import OddCells, read_as_in_training
 from .output_files import arrow_table, csv_text
 from .predictions import (
     add_table_columns,
     count_infinite_intervals,
     count_reasons,
+    flag_odd_cells,
     join_targets,
     round_predictions,
 )
@@ -106,15 +107,21 @@ class Scoring:
 
     def inputs(self, part: Any) -> list[Any]:
         """Return the inputs of the estimator of each target."""
+        return [inputs for inputs, _ in self._read(part)]
+
+    def _read(self, part: Any) -> list[tuple[Any, OddCells]]:
+        """Return the inputs of the estimator of each target, and the cells that cannot be read."""
         return [read_as_in_training(part, self.source, self.decimal, facts) for facts in self.facts]
 
     def score(self, part: Any) -> Scored:
         """Return the predictions of a chunk of the table."""
         from ..tabular import prediction_frame
 
-        inputs, frames = self.inputs(part), []
-        for model, values in zip(self.models, inputs, strict=True):
+        read, frames = self._read(part), []
+        inputs = [values for values, _ in read]
+        for model, (values, odd) in zip(self.models, read, strict=True):
             predictive, uncertainty = model.predict_with_uncertainty(values)
+            flag_odd_cells(uncertainty, part, odd)
             frame = prediction_frame(model, values, predictive, uncertainty, self.level)
             if self.explain:
                 frame["uncertainty_from"] = model.explain_uncertainty(values).words()

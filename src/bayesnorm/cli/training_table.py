@@ -12,7 +12,7 @@ import numpy as np
 from ..errors import InputError, quoted
 from ..words import were
 from .ending import UsageError
-from .file_columns import ColumnFormat, convert_columns, mask_non_numbers, require_columns
+from .file_columns import ColumnFormat, convert_columns, mask_non_numbers, most_odd, require_columns
 from .held_out import RowOrder
 from .inputs_and_targets import detect_formats, guess_task, learnable_targets, read_inputs
 from .options import DATES, FitOptions, Holdout, Task
@@ -82,10 +82,9 @@ def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> Tra
         sample = read_sample(file, columns, options.max_rows, options.target, options.seed)
     frame = read_table(file, columns) if sample is None else sample.frame
     formats, unread = detect_formats(frame, file, [*names, *split_columns], options)
-    if options.read_as.get(options.target) == "number":
-        number_format = formats[options.target].numbers
-        frame[options.target] = mask_non_numbers(frame[options.target], file.decimal, number_format)
+    frame, odd_targets = _without_odd_targets(frame, file, formats, options)
     frame, warnings = _rows_with_targets(frame, file, options, sample)
+    warnings += odd_targets
     for line in warnings:
         tell(line)
     y, task, reason = _targets(frame, file, formats, options)
@@ -154,6 +153,25 @@ def _rows_with_targets(
     if not len(frame):
         raise InputError(f"{file.source}: no row has a value in {quoted(options.target)}. Pass rows with a target.")
     return frame, warnings
+
+
+def _without_odd_targets(
+    frame: Any, file: TableFile, formats: Mapping[str, ColumnFormat], options: FitOptions
+) -> tuple[Any, list[str]]:
+    """Return the rows with empty cells in place of a few targets that are no numbers, and a sentence about them."""
+    name, column = options.target, frame[options.target]
+    numbers = formats[name].numbers
+    masked = mask_non_numbers(column, file.decimal, numbers)
+    if options.read_as.get(name) == "number":
+        return frame.assign(**{name: masked}), []
+    odd = masked.isna().to_numpy() & column.notna().to_numpy()
+    if options.task is Task.classification or name in options.categorical or not 0 < odd.sum() <= most_odd(column):
+        return frame, []
+    example, count = quoted(column.iloc[int(odd.argmax())]), int(odd.sum())
+    some = f"{count:,} cells of {name} cannot be read as numbers and count"
+    if count == 1:
+        some = f"1 cell of {name} cannot be read as a number and counts"
+    return frame.assign(**{name: masked}), [f"{some} as empty (such as {example})."]
 
 
 def _targets(

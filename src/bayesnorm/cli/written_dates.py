@@ -131,11 +131,6 @@ def detect_date_formats(
                 continue
             if readable <= column_types.MOSTLY * present:
                 continue
-            raise InputError(
-                f"{source}: column {quoted(name)} contains dates, but {quoted(odd)} in row "
-                f"{column.index[unreadable.argmax()]}. Correct or empty such cells, or use --as {quoted(name)}=date "
-                f"(counts them as empty), --categorical {quoted(name)} or --drop {quoted(name)}."
-            )
         formats[name] = DateFormat(way, _example(column, way), guessed)
     return formats, unread
 
