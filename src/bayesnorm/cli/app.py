@@ -14,11 +14,12 @@ from ..errors import BayesNormError, FileFormatError, MissingExtraError, load_pa
 from ..writing import require_writable
 from .demo import demo
 from .doctor import doctor
+from .drift import drift
 from .ending import UsageError, run_commands
 from .export import export
 from .fit import fit
 from .maps import maps
-from .new_rows import drift, predict
+from .new_rows import predict
 from .options import Force, RunFolder, SpreadsheetSafe, option
 from .output_files import mark_formula, require_free, write_table
 from .printing import note

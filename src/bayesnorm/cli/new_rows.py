@@ -1,4 +1,4 @@
-"""`bayesnorm predict` and `bayesnorm drift`: predict new rows, and test them for drift from the training rows."""
+"""`bayesnorm predict`: predict new rows, and say whether they have drifted from the training rows."""
 
 from __future__ import annotations
 
@@ -13,15 +13,14 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Annotated, Any
 
-from typer import Exit
-
 from ..files import file_digest
 from ..progress import long_progress
 from ..words import format_count
-from ..writing import require_writable
-from .ending import DRIFTED, UsageError
-from .file_columns import read_as_in_training, require_columns
-from .options import AsJson, Encoding, Force, MaxSize, NewRows, RunFolder, SpreadsheetSafe, flag, option
+from .decisions import decision_words, decisions_for, read_costs, read_quantiles
+from .drift import drift_as_json
+from .ending import UsageError
+from .file_columns import require_columns
+from .options import Encoding, Force, MaxSize, NewRows, RunFolder, SpreadsheetSafe, flag, option
 from .output_files import (
     STDOUT,
     is_excel,
@@ -32,12 +31,12 @@ from .output_files import (
     require_not_input,
 )
 from .part_files import PART_CHUNKS, PartFiles, part_files
-from .predictions import ALL_DIGITS, DIGITS, count_reasons, infinite_intervals_words
-from .printing import note, show_json, show_pairs
+from .predictions import ALL_DIGITS, DIGITS, infinite_intervals_words
+from .printing import note, show_json
 from .ray_workers import ray_workers
-from .run_folder import DRIFT_PAGE, MODEL, json_value, read_runs, unchanged
+from .run_folder import MODEL, read_runs, unchanged
 from .scoring import CHUNK, Scored, Scoring, Totals, with_progress
-from .tables import MOST_MIB, TableFile, open_table, pandas, read_chunks, read_table
+from .tables import TableFile, open_table, pandas, read_chunks
 from .typed_files import load_pyarrow
 
 # Default of --max-size; files are read in parts.
@@ -66,6 +65,25 @@ def predict(
     level: Annotated[
         float, option("P", "Probability that the interval from lower to upper contains the target.")
     ] = 0.9,
+    quantiles: Annotated[
+        str | None, option("P,P,...", "Numbers: add a column for each of these quantiles, such as 0.05,0.5,0.95.", True)
+    ] = None,
+    sets: Annotated[
+        bool,
+        flag(
+            "--sets",
+            "Classes: add the column `set`, which contains the true class with the probability of --level if new rows "
+            "come from the training distribution.",
+        ),
+    ] = False,
+    cost: Annotated[
+        list[str] | None,
+        option(
+            "NAME=NUMBER",
+            "Classes: what it costs to miss a row of a class (others: 1). The class with the lowest expected cost is "
+            "predicted. With two classes also false-negative=10, for the class that is rarer in training. Repeatable.",
+        ),
+    ] = None,
     digits: Annotated[
         int,
         option(
@@ -111,7 +129,8 @@ def predict(
     Examples:
       bayesnorm predict run new.csv --out predictions.csv --id customer
       bayesnorm predict run new.xlsx --out predictions.xlsx --with-inputs
-      bayesnorm predict run new.csv --level 0.5 | head
+      bayesnorm predict run new.csv --quantiles 0.05,0.5,0.95 | head
+      bayesnorm predict run new.csv --cost false-negative=10 --sets
       bayesnorm predict run big.parquet --out predictions.parquet --runner ray
     """
     if runner != Runner.ray and (address is not None or workers is not None):
@@ -121,7 +140,9 @@ def predict(
         raise UsageError(f"--level must be a number between 0 and 1, got {level:g}.{meant}")
     if as_json and out == STDOUT:
         raise UsageError("--json needs a file for the predictions. Add --out predictions.csv.")
+    quantile_levels, costs = read_quantiles(quantiles), read_costs(cost)
     runs = read_runs(run)
+    decisions = decisions_for(runs, level, quantile_levels, costs, sets)
     file = open_table(data, max_size, encoding)
     names = list(dict.fromkeys(column["name"] for _, facts in runs for column in facts["columns"]))
     require_columns(file, names, "DATA")
@@ -152,6 +173,7 @@ def predict(
         output="parquet" if is_parquet(out) else "frame" if is_excel(out) or out == STDOUT else "csv",
         typed=is_excel(out),
         spreadsheet_safe=spreadsheet_safe,
+        decisions=decisions,
     )
     compared = list[Any]()
 
@@ -189,6 +211,8 @@ def predict(
         return
     if out != STDOUT:
         note(f"Wrote {format_count(rows, 'prediction')} to {out}.")
+    for line in decision_words(decisions, runs):
+        note(line)
     if infinite:
         note(infinite_intervals_words(infinite, rows, level))
     if unusual:
@@ -268,61 +292,3 @@ def _drift_line(drift: Any, rows: int, command: str) -> str:
         f"Drift: the {which} as a whole {'differs' if rows == 1 else 'differ'} from the training rows. Columns that "
         f"changed: {moved_words(drift).rstrip('.')}. Run `{command}` for details."
     )
-
-
-def drift(
-    run: RunFolder,
-    data: NewRows,
-    out: Annotated[Path | None, option("FILE", "HTML page to write.", "drift.html in the RUN folder")] = None,
-    fail_on_drift: Annotated[bool, flag("--fail-on-drift", "Exit with code 3 if the rows have drifted.")] = False,
-    max_size: MaxSize = MOST_MIB,
-    encoding: Encoding = None,
-    as_json: AsJson = False,
-) -> None:
-    """Test new rows for drift from the training rows: overall, column by column, and in the network.
-
-    The target column is not needed. The false-alarm rate is at most 5 %: if the
-    rows come from the training distribution, at most one test in 20 reports
-    drift.
-
-    \b
-    Examples:
-      bayesnorm drift run new.csv
-      bayesnorm drift run new.csv --fail-on-drift --json
-    """
-    folder, facts = read_runs(run)[0]  # runs of several targets have the same inputs
-    file = open_table(data, max_size, encoding)
-    kinds = {column["name"]: column["kind"] for column in facts["columns"]}
-    require_columns(file, list(kinds), "DATA")
-    page = run / DRIFT_PAGE if out is None else out
-    require_writable(page, "--out")
-    require_not_input(page, file.source.path)
-    from ..report import WITHOUT_PAGE, DriftReport, Provenance, can_write_pages, drift_summary, write_report
-    from ..tabular import load
-
-    model = load(unchanged(folder, facts, MODEL))
-    inputs, odd = read_as_in_training(read_table(file, list(kinds)), file.source, file.decimal, facts)
-    for name, cells in odd.items():
-        count = int(cells.sum())
-        note(f"{format_count(count, 'cell')} of {name} cannot be read and count{'s' * (count == 1)} as missing.")
-    result = model.drift(inputs)
-    reasons = count_reasons(model.uncertainty(inputs)["reason"]) if result.unusual else Counter[str]()
-    provenance = Provenance.now(shlex.join(["bayesnorm", "drift", str(run), data]))
-    expected = None if result.network is None else result.network.expected_error
-    has_page = can_write_pages()
-    if has_page:
-        write_report(DriftReport(file.source.name, str(facts.get("target")), result, provenance, reasons), page)
-    if as_json:
-        details = {"reason": dict(reasons), "found": json_value(result), "expected_error": json_value(expected)}
-        details["out"] = str(page) if has_page else None
-        show_json({**drift_as_json(result), **details})
-    else:
-        show_pairs({**drift_summary(result, reasons), "page": str(page) if has_page else WITHOUT_PAGE})
-    if result.drifted and fail_on_drift:
-        note(f"The rows of {file.source} have drifted from the training rows (--fail-on-drift: exit code {DRIFTED}).")
-        raise Exit(DRIFTED)
-
-
-def drift_as_json(result: Any) -> dict[str, Any]:
-    """Return the result of a drift test as JSON values."""
-    return {"drifted": result.drifted, "p_value": result.p_value, "moved": [column.name for column in result.moved]}

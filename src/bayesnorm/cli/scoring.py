@@ -8,6 +8,7 @@ from dataclasses import dataclass, field
 from typing import Any, Literal
 
 from ..progress import Progress
+from .decisions import Decisions
 from .file_columns import OddCells, read_as_in_training
 from .output_files import arrow_table, csv_text
 from .predictions import (
@@ -90,6 +91,7 @@ class Scoring:
         output: What the predictions of a chunk are converted to.
         typed: Whether these columns are numbers and dates instead of the text of the file.
         spreadsheet_safe: Whether to mark CSV text that a spreadsheet would run as a formula.
+        decisions: What is added to the predictions of each target.
     """
 
     facts: Sequence[Mapping[str, Any]]
@@ -104,6 +106,7 @@ class Scoring:
     output: OutputFormat
     typed: bool
     spreadsheet_safe: bool
+    decisions: Sequence[Decisions]
 
     def inputs(self, part: Any) -> list[Any]:
         """Return the inputs of the estimator of each target."""
@@ -119,10 +122,11 @@ class Scoring:
 
         read, frames = self._read(part), []
         inputs = [values for values, _ in read]
-        for model, (values, odd) in zip(self.models, read, strict=True):
+        for model, (values, odd), decisions in zip(self.models, read, self.decisions, strict=True):
             predictive, uncertainty = model.predict_with_uncertainty(values)
             flag_odd_cells(uncertainty, part, odd)
             frame = prediction_frame(model, values, predictive, uncertainty, self.level)
+            decisions.add(frame, model, values, predictive)
             if self.explain:
                 frame["uncertainty_from"] = model.explain_uncertainty(values).words()
             frames.append(frame)

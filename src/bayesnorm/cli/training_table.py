@@ -18,6 +18,7 @@ from .inputs_and_targets import detect_formats, guess_task, learnable_targets, r
 from .options import DATES, FitOptions, Holdout, Task
 from .table_source import Source
 from .tables import Sample, TableFile, read_sample, read_table
+from .target_hints import target_words
 
 if TYPE_CHECKING:
     from ..tabular import column_types
@@ -92,6 +93,7 @@ def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> Tra
     inputs, kinds, messages = read_inputs(frame, names, file, formats, options, left_out)
     if options.task is None:
         tell(f"Task: {task}, because {reason} (use --task to override).")
+    messages += target_words(options.target, y, inputs, task)
     leaks = _leaks(inputs, y, options.target, task)
     messages += [
         f"Possible leak: {name} {how}. (Use --drop {shlex.quote(name)} to leave it out.)" for name, how in leaks.items()
