@@ -195,5 +195,10 @@ def test_one_model_for_all_of_them(fit, facts, bayesnorm, refuses, tmp_path, mon
     ended = bayesnorm("predict", tmp_path / "run", tmp_path / "plain.jsonl")
     assert ended.out.replace("\r", "") == out.read_text()
     stdin(new.replace("3 %", "0.03"))
+    assert (
+        "rate contains '0.03', which cannot be read and counts as missing"
+        in bayesnorm("predict", tmp_path / "run", "-").out
+    )
+    stdin(new[:16] + '100,0.03,"1,250"\n' * 20)
     line = refuses("predict", tmp_path / "run", "-")
     assert "standard input: column 'rate' contains numbers with % in training, but row 1 contains '0.03'" in line

@@ -12,6 +12,7 @@ import typer
 
 from ..errors import BayesNormError, FileFormatError, MissingExtraError, load_package, quoted
 from ..writing import require_writable
+from .compare import compare
 from .demo import demo
 from .doctor import doctor
 from .drift import drift
@@ -147,9 +148,9 @@ app.command("fit")(fit)
 app.command("predict")(predict)
 app.command("drift")(drift)
 app.command("report")(report)
+app.command("compare")(compare)
 app.command("export")(export)
 app.command("serve")(serve)
-app.command("export")(export)
 app.command("maps")(maps)
 app.command("doctor")(doctor)
 app.command("demo")(demo)
