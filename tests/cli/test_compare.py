@@ -9,8 +9,8 @@ import pytest
 
 pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: pip install scikit-learn pandas")
 
-from bayesnorm.cli.app import report_from_values
 from bayesnorm.cli.run_folder import json_value
+from bayesnorm.cli.stored_report import report_from_values
 
 from ..sealed_runs import seal
 

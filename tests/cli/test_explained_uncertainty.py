@@ -7,8 +7,8 @@ import json
 import numpy as np
 import pytest
 
-from bayesnorm.cli.app import report_from_values
 from bayesnorm.cli.run_folder import json_value
+from bayesnorm.cli.stored_report import report_from_values
 
 from .conftest import houses, write_csv
 

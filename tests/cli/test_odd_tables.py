@@ -4,8 +4,8 @@ import json
 
 import pytest
 
-from bayesnorm.cli.app import report_from_values
 from bayesnorm.cli.run_folder import new_run
+from bayesnorm.cli.stored_report import report_from_values
 from bayesnorm.errors import BayesNormError
 
 from .conftest import houses, write_csv

@@ -11,8 +11,8 @@ pytest.importorskip("bayesnorm.tabular", reason="needs scikit-learn and pandas: 
 import pandas as pd
 
 from bayesnorm import tabular
-from bayesnorm.cli.app import report_from_values
 from bayesnorm.cli.file_columns import convert_columns
+from bayesnorm.cli.stored_report import report_from_values
 from bayesnorm.cli.tables import open_table, read_table
 from bayesnorm.predictive import RegressionPredictive
 from bayesnorm.tabular.estimator import TabularEstimator

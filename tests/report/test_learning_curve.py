@@ -92,8 +92,8 @@ def test_the_page_shows_it_where_there_is_one(monkeypatch, make):
 
 
 def test_it_is_kept_with_a_run():
-    from bayesnorm.cli.app import report_from_values
     from bayesnorm.cli.run_folder import json_value
+    from bayesnorm.cli.stored_report import report_from_values
 
     report = report_of(regression_test(), curve=curve(0.5))
     values = json.loads(json.dumps(json_value(report)))

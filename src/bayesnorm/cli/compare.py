@@ -18,6 +18,7 @@ from .ending import UsageError
 from .options import AsJson, Task
 from .printing import show_json, show_pairs
 from .run_folder import CONTENTS, read_json, read_runs, unchanged
+from .stored_report import report_from_values
 
 if TYPE_CHECKING:
     from ..report import Report
@@ -52,9 +53,7 @@ def compare(
       bayesnorm compare run1 run2
       bayesnorm compare with_deposit without_deposit --json
     """
-    from .app import report_from_values
-
-    runs = [(folder, *_read(folder, report_from_values)) for folder in (first, second)]
+    runs = [(folder, *_read(folder)) for folder in (first, second)]
     (_, facts, one), (_, other_facts, other) = runs
     for name in ("target", "task"):
         if facts[name] != other_facts[name]:
@@ -78,7 +77,7 @@ def compare(
     show_pairs({**pairs, "Which is better?": print_words})
 
 
-def _read(folder: Path, make: Any) -> tuple[Mapping[str, Any], Report]:
+def _read(folder: Path) -> tuple[Mapping[str, Any], Report]:
     """Return the facts and the report of a run with one target."""
     runs = read_runs(folder)
     if len(runs) > 1:
@@ -87,7 +86,7 @@ def _read(folder: Path, make: Any) -> tuple[Mapping[str, Any], Report]:
         )
     (run, facts), *_ = runs
     try:
-        return facts, make(read_json(unchanged(run, facts, CONTENTS)))
+        return facts, report_from_values(read_json(unchanged(run, facts, CONTENTS)))
     except FileFormatError:
         raise
     except Exception as error:  # values of any kind can be in any place
