@@ -11,7 +11,7 @@ export BAYESNORM_DATA
 endif
 
 .DEFAULT_GOAL := help
-.PHONY: help install quickstart docs lint format typecheck test-core test reproduce bench-inference bench-peers bench-shift bench-architectures bench-tabular test-integrations bench-classes clean
+.PHONY: help install quickstart docs dist lint format typecheck test-core test reproduce bench-inference bench-peers bench-shift bench-architectures bench-tabular test-integrations bench-classes clean
 
 help: ## List the targets
 	@awk -F ':.*## ' '/^[a-z-]+:.*## / {printf "  %-16s %s\n", $$1, $$2}' Makefile
@@ -148,6 +148,28 @@ bench-tabular: .venv-tabular/.installed ## Compare tables with boosted trees, fo
 bench-classes: .venv-tabular/.installed ## Compare classification tables with boosted trees and logistic regression
 	.venv-tabular/bin/python -m benchmarks.tabular_classes $(ARGS)
 	$(BIN)/python -m benchmarks.readme_tables
+
+.venv-dist/.installed: pyproject.toml
+	$(PYTHON) -m venv .venv-dist
+	.venv-dist/bin/pip --disable-pip-version-check -q install "build>=1.2,<2"
+	@touch $@
+
+dist: .venv-dist/.installed ## Build the wheel and the source distribution, and try them in a new environment
+	rm -rf dist
+	.venv-dist/bin/python -m build
+	OMP_NUM_THREADS=1 .venv-dist/bin/python release/check.py
+
+# One environment for each torch; pip takes the build that the package index offers, which may need several GB.
+TORCH_VERSIONS := 2.6.0 2.15.0
+.PHONY: test-torch
+test-torch: $(addprefix test-torch-,$(TORCH_VERSIONS)) ## The tests of the core with the oldest and the newest torch
+
+test-torch-%: pyproject.toml
+	$(PYTHON) -m venv .venv-torch-$*
+	.venv-torch-$*/bin/pip --disable-pip-version-check -q install "torch==$*" -e ".[tabular,cli,plots,report]" \
+		pytest pytest-xdist hypothesis scoringrules==0.10.*
+	OMP_NUM_THREADS=1 .venv-torch-$*/bin/pytest -n 2 --dist worksteal \
+		$(addprefix tests/,contract network predictive likelihoods engines posteriors training methods metrics) $(ARGS)
 
 clean: ## Remove caches and builds (.venv and out/ stay)
 	rm -rf build dist .hypothesis .mypy_cache .pytest_cache .ruff_cache .coverage htmlcov

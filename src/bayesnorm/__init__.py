@@ -75,7 +75,7 @@ from .predictive import (
 from .shift import adapt as adapt, adapted_network as adapted_network, drift as drift
 from .theory import diagnose as diagnose
 
-__version__ = "0.1.0"
+__version__ = "0.2.0"
 
 if TYPE_CHECKING:
     from . import maps as maps, plots as plots, report as report, tabular as tabular
