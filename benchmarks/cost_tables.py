@@ -195,6 +195,19 @@ def fitting() -> str:
     return f"{'; '.join(dict.fromkeys(machines))}:\n\n{table(head, rows)}"
 
 
+def versions() -> str:
+    """Return the time of predictions and fits with several versions of the package, a table for each results file."""
+    parts = []
+    for name in ("versions_cuda.json", "versions_cpu.json", "versions_fits_cpu.json"):
+        results = read(name)
+        if results is not None:
+            cells = {(row["case"], row["version"]): _ms(row["ms"], row["passes"]) for row in results["speed"]}
+            names = list(dict.fromkeys(row["version"] for row in results["speed"]))
+            rows = [[case, *(cells[case, name] for name in names)] for case in dict.fromkeys(case for case, _ in cells)]
+            parts += [f"**{hardware(results['machine'])}**", table(["prediction or fit", *names], rows)]
+    return "\n\n".join(parts)
+
+
 def shift_cost() -> str:
     """Return the time of `drift` and `adapt`."""
     results = read("shift_cost.json")

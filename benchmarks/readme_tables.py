@@ -20,7 +20,16 @@ from benchmarks import (
 from benchmarks.advice_tables import pruning_criteria, unusual_inputs
 from benchmarks.architectures_table import architectures
 from benchmarks.claims_table import claims
-from benchmarks.cost_tables import fitting, frontier, inference, inference_exactness, peers, segmentation, shift_cost
+from benchmarks.cost_tables import (
+    fitting,
+    frontier,
+    inference,
+    inference_exactness,
+    peers,
+    segmentation,
+    shift_cost,
+    versions,
+)
 from benchmarks.deployment_tables import deployment, serving_load
 from benchmarks.image_tables import (
     atanov_table1,
@@ -296,6 +305,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "peers-table": peers,
         "segmentation-table": segmentation,
         "fitting-table": fitting,
+        "versions-table": versions,
     },
     "how_to/deploy.md": {"deployment": deployment},
     "how_to/serve.md": {"serving-load": serving_load},
