@@ -87,6 +87,17 @@ def test_names_say_what_a_value_is(folder):
     assert vague == {}
 
 
+def test_names_say_sample_and_uncertainty():
+    """Only figures are drawn."""
+    wrong = set()
+    for path in modules(PACKAGE):
+        if path.relative_to(PACKAGE).parts[0] not in ("plots", "report"):
+            for name in bound_names(ast.parse(path.read_text())):
+                if {"draws", "drawn", "drawable", "doubt"} & set(name.lower().split("_")):
+                    wrong.add(f"{path.relative_to(PACKAGE)}: {name}")
+    assert wrong == set()
+
+
 def test_docstrings_of_functions_start_with_a_verb():
     wrong = []
     for path in modules(PACKAGE, ROOT / "experiments", ROOT / "benchmarks"):

@@ -89,7 +89,7 @@ def test_the_density_of_z_is_that_of_an_affine_gaussian():
     """With one entry the flow is an affine map, so that z is Gaussian."""
     weights = stirred(flow_weights((2, 1), 1), std=0.3)
     with torch.no_grad():
-        z, log_q = weights.draw_z(100)
+        z, log_q = weights.sample_z(100)
         at_zero, at_one = weights.flow(torch.tensor([[0.0], [1.0]], dtype=torch.float64))[0][:, 0]
         slope = at_one - at_zero
         expected = Normal(at_zero + slope * weights.z_mean, slope * weights.z_log_std.exp())
@@ -118,7 +118,7 @@ def test_what_r_sees_is_drawn_as_from_whole_weights(shape, axis, squash):
     with torch.no_grad():
         weights.c.normal_()
         z = torch.randn(1, shape[axis], dtype=torch.float64).expand(n, -1)
-        result = weights.draw_a(z)[:, 0]
+        result = weights.sample_a(z)[:, 0]
         along = z[0].view(*(-1 if i == axis else 1 for i in range(len(shape))))
         drawn = along * weights.mean + weights.std * torch.randn(n, *shape, dtype=torch.float64)
         projected = torch.einsum("c,nco->no", weights.c, drawn.movedim(axis + 1, 1).flatten(2))

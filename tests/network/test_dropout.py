@@ -189,7 +189,7 @@ def test_rates_by_default_are_the_layers_own():
     assert dropout_rates(nn.DataParallel(model), 0.2) == {"1": 0.2, "2": 0.2, "3": 0.2}
     assert dropout_rates(model, {"2": 0.5, "3": 0, "0": 0.0}) == {"1": 0.1, "2": 0.5, "3": 0.0, "0": 0.0}
     executable = DropoutExecutable(model, rates={"1": 0.1, "3": 0.0}, consistent=True)
-    assert executable.drawn_layers == ("1",)
+    assert executable.sampled_layers == ("1",)
 
 
 def test_rates_that_are_none():

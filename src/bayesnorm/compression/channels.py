@@ -49,7 +49,7 @@ from .elimination import eliminated, make_up, readers
 Criterion = Literal["signal", "statistics", "scale"]
 
 # The number of samples for estimating the variances of batch means.
-DRAWS = 256
+SAMPLES = 256
 
 # The smallest share of multiply-adds that may be asked for.
 LEAST_MULTIPLY_ADDS = 0.05
@@ -177,10 +177,10 @@ def _removal(units: Units, gone: set[int]) -> Removal:
 
 def _mean_variances(posterior: Posterior, seed: int) -> dict[str, Tensor]:
     """Return the variance of batch means times the batch size, by layer: the variance of independent examples."""
-    drawn, size = posterior.sample(DRAWS, seed), getattr(posterior, "batch_size", 1.0)
+    sampled, size = posterior.sample(SAMPLES, seed), getattr(posterior, "batch_size", 1.0)
     ending = ".running_mean"
     variances = {
-        name.removesuffix(ending): size * means.var(0) for name, means in drawn.items() if name.endswith(ending)
+        name.removesuffix(ending): size * means.var(0) for name, means in sampled.items() if name.endswith(ending)
     }
     if not any(bool(var.any()) for var in variances.values()):
         raise BayesNormError(

@@ -2,9 +2,9 @@
 
 from .base import (
     CoordinatePosterior as CoordinatePosterior,
-    Drawable as Drawable,
     Engine as Engine,
     Passes as Passes,
+    Samplable as Samplable,
     require_finite as require_finite,
 )
 from .batches import predict_batches as predict_batches, predict_tiles as predict_tiles, predict_whole as predict_whole

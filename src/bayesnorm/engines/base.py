@@ -33,7 +33,7 @@ class Passes:
     sources: Tensor | None = None
 
 
-class Drawable(Protocol):
+class Samplable(Protocol):
     """A distribution over part of a network's state, as engines use it."""
 
     @property
@@ -84,10 +84,10 @@ class Engine(ABC):
     """Compute predictions from a posterior. Subclasses differ in how they propagate it through the network."""
 
     @abstractmethod
-    def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
+    def predict(self, posterior: Samplable, x: Any, seed: int = 0) -> Predictive:
         """Return the predicted distribution of the targets at `x`."""
 
-    def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
+    def summary(self, posterior: Samplable, x: Any, seed: int = 0) -> Predictive:
         """Return a summary of that distribution, which keeps no samples."""
         return summarised(self.predict(posterior, x, seed))
 
@@ -111,7 +111,7 @@ def in_coordinates(posterior: Any, engine: str) -> CoordinatePosterior:
 
 
 def require_finite(
-    posterior: Drawable, x: Any, f: Tensor, predictive: Predictive, passed: Callable[[Tensor | bool], bool] = bool
+    posterior: Samplable, x: Any, f: Tensor, predictive: Predictive, passed: Callable[[Tensor | bool], bool] = bool
 ) -> None:
     """Raise an error if means or variances of outputs are not finite. The error names the examples and the cause.
 
@@ -129,7 +129,7 @@ def require_finite(
 
 
 def finite_summary(
-    posterior: Drawable,
+    posterior: Samplable,
     x: Any,
     predictive: Predictive,
     passed: Callable[[Tensor | bool], bool] = bool,

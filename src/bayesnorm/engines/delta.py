@@ -23,7 +23,7 @@ from ..arguments import hold_plain_numbers, require_whole
 from ..likelihoods import Likelihood
 from ..network import delayed_checks, derivative_errors_explained
 from ..predictive import Predictive, at_least_single
-from .base import CoordinatePosterior, Drawable, Engine, finite_summary, in_coordinates, require_finite
+from .base import CoordinatePosterior, Engine, Samplable, finite_summary, in_coordinates, require_finite
 from .monte_carlo import Take, summary_of
 
 # Number of output samples if a likelihood has no closed form. They need no forward pass, and half of them are mirrored.
@@ -118,7 +118,7 @@ class Delta(Engine):
         hold_plain_numbers(self)
         require_whole("block_bytes", self.block_bytes)
 
-    def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
+    def predict(self, posterior: Samplable, x: Any, seed: int = 0) -> Predictive:
         with delayed_checks() as passed:
             outputs = self.outputs(posterior, x)
             predictive = outputs.predictive(posterior.likelihood, seed)
@@ -126,12 +126,12 @@ class Delta(Engine):
             require_finite(posterior, x, both, predictive, passed)
         return predictive
 
-    def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
+    def summary(self, posterior: Samplable, x: Any, seed: int = 0) -> Predictive:
         with delayed_checks() as passed:
             outputs = self.outputs(posterior, x)
             return finite_summary(posterior, x, outputs.summary(posterior.likelihood, seed), passed)
 
-    def outputs(self, posterior: Drawable, x: Any) -> GaussianOutputs:
+    def outputs(self, posterior: Samplable, x: Any) -> GaussianOutputs:
         """Return the mean and a root of the covariance of the outputs."""
         chosen = in_coordinates(posterior, "Delta")
         x = posterior.executable.input(x)

@@ -18,7 +18,7 @@ from ..likelihoods import Likelihood
 from ..network import Executable, State, delayed_checks
 from ..predictive import Predictive, RegressionPredictive, RunningSummary, at_least_single
 from ..progress import Progress
-from .base import Drawable, Engine, Passes, finite_summary, require_finite, require_one_shape
+from .base import Engine, Passes, Samplable, finite_summary, require_finite, require_one_shape
 
 Take = Callable[[slice, Tensor, Tensor | None], None]
 """A function of a slice of examples, their outputs under some samples, (n, rows, *out), and the samples' weights."""
@@ -129,17 +129,17 @@ class PassEngine(Engine):
     block_bytes: int | None = None
 
     @abstractmethod
-    def forward_passes(self, posterior: Drawable, seed: int) -> tuple[Sequence[Passes], int]:
+    def forward_passes(self, posterior: Samplable, seed: int) -> tuple[Sequence[Passes], int]:
         """Return the forward passes, and the number of samples that they give."""
 
-    def predict(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
+    def predict(self, posterior: Samplable, x: Any, seed: int = 0) -> Predictive:
         with delayed_checks() as passed:
             (f,) = self.outputs_of_several([posterior], x, seed)
             predictive = posterior.likelihood.predictive(f)
             require_finite(posterior, x, f, predictive, passed)
         return predictive
 
-    def summary(self, posterior: Drawable, x: Any, seed: int = 0) -> Predictive:
+    def summary(self, posterior: Samplable, x: Any, seed: int = 0) -> Predictive:
         """Return a summary. Samples are added one block at a time, so memory does not grow with their number."""
         passes, samples = self.forward_passes(posterior, seed)
 
@@ -150,12 +150,12 @@ class PassEngine(Engine):
             x = posterior.executable.input(x)
             return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), run_parts), passed)
 
-    def outputs(self, posterior: Drawable, x: Any, seed: int = 0) -> Tensor:
+    def outputs(self, posterior: Samplable, x: Any, seed: int = 0) -> Tensor:
         """Run the network under every state and return the outputs, (samples, batch, *out)."""
         return self.outputs_of_several([posterior], x, seed)[0]
 
     def outputs_of_several(
-        self, posteriors: Sequence[Drawable], x: Any, seed: int = 0, progress: Progress | None = None
+        self, posteriors: Sequence[Samplable], x: Any, seed: int = 0, progress: Progress | None = None
     ) -> list[Tensor]:
         """Return the outputs of each posterior. Those over the same tensors of one network run together.
 
@@ -226,5 +226,5 @@ class MonteCarlo(PassEngine):
         if self.block_bytes is not None:
             require_whole("block_bytes", self.block_bytes)
 
-    def forward_passes(self, posterior: Drawable, seed: int) -> tuple[Sequence[Passes], int]:
+    def forward_passes(self, posterior: Samplable, seed: int) -> tuple[Sequence[Passes], int]:
         return posterior.passes(self.samples, require_seed(seed)), self.samples

@@ -30,7 +30,7 @@ from torch import Tensor
 from ..arguments import hold_plain_numbers, require_whole
 from ..errors import BayesNormError, NetworkError
 from ..network import Executable
-from .base import CoordinatePosterior, Drawable, Passes, in_coordinates
+from .base import CoordinatePosterior, Passes, Samplable, in_coordinates
 from .delta import outputs_with_derivatives, rows_per_graph
 from .monte_carlo import PassEngine
 
@@ -195,7 +195,7 @@ class SigmaPoints(PassEngine):
         if self.chunk is not None:
             require_whole("chunk", self.chunk)
 
-    def forward_passes(self, posterior: Drawable, seed: int) -> tuple[Sequence[Passes], int]:
+    def forward_passes(self, posterior: Samplable, seed: int) -> tuple[Sequence[Passes], int]:
         chosen = in_coordinates(posterior, "SigmaPoints")
         chosen.output_directions.find(chosen)
         directions = chosen.directions(self.rank)

@@ -99,7 +99,7 @@ class Posterior(ShortRepr, Generic[P_co], ABC):
 
     def passes(self, n: int, seed: int) -> Sequence[Passes]:
         """Return the forward passes for n samples, which an engine runs."""
-        return [Passes(self.executable, self.drawn(n, seed))]
+        return [Passes(self.executable, self.stored_samples(n, seed))]
 
     def outputs(self, n: int, x: Any, seed: int = 0) -> Tensor:
         """Run the network under n samples and return the outputs, (n, batch, *out)."""
@@ -297,13 +297,13 @@ class Posterior(ShortRepr, Generic[P_co], ABC):
         """Return the posterior over moved networks, with its own tensors on their device."""
         return dataclasses.replace(self, executable=move(self.executable))
 
-    def drawn(self, n: int, seed: int) -> State:
+    def stored_samples(self, n: int, seed: int) -> State:
         """Return `sample(n, seed)`, stored so that another prediction with the same seed need not sample again."""
         key = n, seed, self.executable.device
-        stored: tuple[Any, State] | None = self.__dict__.get("_drawn")
+        stored: tuple[Any, State] | None = self.__dict__.get("_stored_samples")
         if stored is None or stored[0] != key:
             stored = key, self.sample(n, seed)
-            object.__setattr__(self, "_drawn", stored)
+            object.__setattr__(self, "_stored_samples", stored)
         return stored[1]
 
     def with_likelihood(self, likelihood: Likelihood[Any]) -> Self:

@@ -41,7 +41,7 @@ from .training_batches import LAYERS, SCHEMA, TrainingBatches
 Center = Literal["running", "batch"]
 
 # Number of samples that are checked when a posterior is loaded.
-DRAWS_LOOKED_AT = 64
+SAMPLES_CHECKED = 64
 # Sampled variances plus eps are at least this multiple of eps, so that they stay positive in single precision.
 LEAST_VARIANCE = 2**-10
 
@@ -257,10 +257,10 @@ class BatchNormPosterior(Posterior[P_co]):
 
     def _require_finite_samples(self) -> None:
         """Raise an error if sampled statistics are not finite in the network's precision, or in single precision."""
-        drawn = self.location + self.spread * self.fluctuations.sample(DRAWS_LOOKED_AT, torch.Generator())
+        sampled = self.location + self.spread * self.fluctuations.sample(SAMPLES_CHECKED, torch.Generator())
         dtype = torch.promote_types(self.executable.dtype, torch.float32)
-        finite = all(torch.isfinite(part.to(dtype)).all() for part in self.state(drawn).values())
-        if not finite or not bool((drawn.chunk(2, -1)[1].exp() > 0).all()):
+        finite = all(torch.isfinite(part.to(dtype)).all() for part in self.state(sampled).values())
+        if not finite or not bool((sampled.chunk(2, -1)[1].exp() > 0).all()):
             refuse("a sample of the statistics", "not finite", "finite")
 
     def _warn_of_other_weights(self) -> None:

@@ -52,10 +52,10 @@ class CombinedPosterior(Posterior[P_co]):
         return dataclasses.replace(super().over(move), parts=tuple(part.over(move) for part in self.parts))
 
     def sample(self, n: int, seed: int = 0) -> State:
-        drawn: State = {}
+        sampled: State = {}
         for part, part_seed in zip(self.parts, derived_seeds(seed, len(self.parts)), strict=True):
-            drawn |= part.sample(n, part_seed)
-        return drawn
+            sampled |= part.sample(n, part_seed)
+        return sampled
 
     def tensors(self) -> Tensors:
         return {f"{i}.{name}": value for i, part in enumerate(self.parts) for name, value in part.tensors().items()}

@@ -90,19 +90,19 @@ class FlowWeights(WeightDistribution):
         return arrays
 
     def multipliers(self, n: int) -> Tensor:
-        self._latest = self.draw_z(n)
+        self._latest = self.sample_z(n)
         return self._latest[0]
 
-    def draw_z(self, n: int) -> tuple[Tensor, Tensor]:
+    def sample_z(self, n: int) -> tuple[Tensor, Tensor]:
         """Return n samples of z, (n, channels), and ln q(z) of each, (n,)."""
         eps = torch.randn(n, len(self.z_mean), dtype=self.z_mean.dtype, device=self.z_mean.device)
         z, log_det = self.flow(self.z_mean + self.z_log_std.exp() * eps)
         return z, _log_normal(eps).sum(1) - self.z_log_std.sum() - log_det
 
     def kl(self, prior: WeightPrior, samples: int | None = None) -> Tensor:
-        z, log_q = self._latest if samples is None and self._latest else self.draw_z(samples or 1)
+        z, log_q = self._latest if samples is None and self._latest else self.sample_z(samples or 1)
         self._latest = None
-        return (self.kl_given(z, prior) + log_q - self.log_r(z, self.draw_a(z))).mean()
+        return (self.kl_given(z, prior) + log_q - self.log_r(z, self.sample_a(z))).mean()
 
     def kl_given(self, z: Tensor, prior: WeightPrior) -> Tensor:
         """Return KL(q(W | z) || p(W)) for every z, (n,)."""
@@ -114,7 +114,7 @@ class FlowWeights(WeightDistribution):
             quadratic = quadratic - 2 * z @ (mean * center).sum(1) + center.square().sum()
         return quadratic / (2 * prior.std**2) - std.log().sum() + std.numel() * (math.log(prior.std) - 0.5)
 
-    def draw_a(self, z: Tensor) -> Tensor:
+    def sample_a(self, z: Tensor) -> Tensor:
         """Return one sample of r's input from W for every z, (n, 1)."""
         projected = (z * self.c) @ self._rows(self.mean)
         std = (self.c.square() @ self._rows(self.std).square()).sqrt()

@@ -67,9 +67,9 @@ class VariationalPosterior(Posterior[P_co]):
     def sample(self, n: int, seed: int = 0) -> State:
         n, device = require_whole("n", n), self.executable.device
         with _sampling_weights(require_seed(seed), self._device):
-            drawn = {name: self.weights[name].samples(n).to(device) for name in sorted(self.weights)}
+            sampled = {name: self.weights[name].samples(n).to(device) for name in sorted(self.weights)}
         points = {name: value.to(device).expand(n, *value.shape).clone() for name, value in self.points.items()}
-        return drawn | points
+        return sampled | points
 
     @torch.no_grad()
     def kl(self, samples: int = 64, seed: int = 0) -> float:
@@ -129,8 +129,8 @@ class VariationalPosterior(Posterior[P_co]):
             }
         points, prior = under("points/", tensors), WeightPrior(**config["prior"])
         posterior = cls(executable, likelihood, config["method"], weights, points, prior, config["rows"])
-        for name, drawn in posterior.sample(1).items():
-            if name in weights and not bool(torch.isfinite(drawn.to(executable.dtype)).all()):
+        for name, sampled in posterior.sample(1).items():
+            if name in weights and not bool(torch.isfinite(sampled.to(executable.dtype)).all()):
                 refuse(f"a sample of {name}", "NaN or infinite", "finite")
         return posterior
 

@@ -72,9 +72,9 @@ class WeightPrior:
         if self.gaussian:
             quadratic = (std.square() + deviation.square()).sum() / (2 * self.std**2)
             return quadratic - std.log().sum() + std.numel() * (math.log(self.std) - 0.5)
-        drawn = deviation + std * torch.randn(samples, *std.shape, dtype=std.dtype, device=std.device)
+        sampled = deviation + std * torch.randn(samples, *std.shape, dtype=std.dtype, device=std.device)
         negative_entropy = -std.log().sum() - std.numel() * 0.5 * math.log(2 * math.pi * math.e)
-        return negative_entropy - self.log_prob(drawn).sum() / samples
+        return negative_entropy - self.log_prob(sampled).sum() / samples
 
 
 class WeightDistribution(RandomWeights):

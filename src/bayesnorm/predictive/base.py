@@ -246,14 +246,14 @@ Line = tuple[str, list[tuple[float, float, str]]]
 
 def picture(text: str, lines: Sequence[Line]) -> str:
     """Return HTML with a text, and one line of bars per example."""
-    drawn = []
+    shapes = []
     for y, (label, bars) in zip(range(0, LINE * len(lines), LINE), lines, strict=True):
-        drawn.append(f'<text y="{y + 13}">{escape(label)}</text>')
+        shapes.append(f'<text y="{y + 13}">{escape(label)}</text>')
         for start, end, colour in bars:
             place = f'x="{LABELS + BARS * start:.1f}" y="{y + 3}" width="{BARS * (end - start):.1f}"'
-            drawn.append(f'<rect {place} height="{LINE - 6}" fill="{colour}"/>')
+            shapes.append(f'<rect {place} height="{LINE - 6}" fill="{colour}"/>')
     size = f'width="{LABELS + BARS}" height="{LINE * len(lines)}"'
-    svg = f'<svg {size} fill="currentColor" font-size="12">{"".join(drawn)}</svg>' if drawn else ""
+    svg = f'<svg {size} fill="currentColor" font-size="12">{"".join(shapes)}</svg>' if shapes else ""
     return f"<pre>{escape(text)}</pre>{svg}"
 
 

@@ -20,7 +20,7 @@ from ..errors import BayesNormError, InputError, quoted
 from .networks import BATCH_STATISTICS, METHODS, parsed_encoding
 
 # Largest number of samples of a prediction.
-MOST_DRAWS = 2**16
+MOST_SAMPLES = 2**16
 
 
 def check_parameters(parameters: dict[str, Any]) -> None:
@@ -89,7 +89,7 @@ def _check_network_and_training(values: dict[str, Any]) -> None:
     for name, least in {"epochs": 1, "max_epochs": 1, "folds": 2, "members": 1}.items():
         if values[name] is not None:
             require_whole(name, values[name], least, requirement=f"None or a whole number of at least {least}")
-    for name, (least, most) in {"samples": (2, MOST_DRAWS), "verbose": (0, None)}.items():
+    for name, (least, most) in {"samples": (2, MOST_SAMPLES), "verbose": (0, None)}.items():
         if not (name == "verbose" and isinstance(values[name], bool)):
             limits = f"of at least {least}" if most is None else f"from {least} to {most}"
             require_whole(name, values[name], least, most, requirement=f"a whole number {limits}")

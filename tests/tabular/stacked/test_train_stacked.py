@@ -215,7 +215,7 @@ def test_masks_of_training_on_a_gpu():
     block = Block(same, TrainingState.untrained(stack), 0, rows.to(stack.device, stack.dtype), settings)
     drawn = []
     for _ in range(200):
-        block.draw_masks()
+        block.sample_masks()
         drawn.append(block.drops[1].factors.flatten(1))
     factors = torch.cat(drawn, 1).double().cpu()
     for i, rate in enumerate([0.1, 0.3, 0.1]):

@@ -75,8 +75,8 @@ class RandomWeights(nn.Module):
         along = None if multipliers is None else self.along(multipliers)
         if along is not None and not self.multiplies_noise:
             mean = mean * along
-        drawn = mean + self.std * torch.randn(n, *self.mean.shape, dtype=mean.dtype, device=mean.device)
-        return drawn * along if along is not None and self.multiplies_noise else drawn
+        sampled = mean + self.std * torch.randn(n, *self.mean.shape, dtype=mean.dtype, device=mean.device)
+        return sampled * along if along is not None and self.multiplies_noise else sampled
 
     def along(self, values: Tensor) -> Tensor:
         """Return values (..., channels) reshaped to the multiplier's axis of the tensor."""
@@ -147,8 +147,8 @@ class NoisyNetwork(nn.Module):
 
     def forward(self, x: Tensor) -> Any:
         self._rows, self._ran = len(x), set()
-        drawn = {name: weights.samples(1)[0] for name, weights in self._replaced.items()}
-        return functional_call(self.network, drawn, (x,)) if drawn else self.network(x)
+        sampled = {name: weights.samples(1)[0] for name, weights in self._replaced.items()}
+        return functional_call(self.network, sampled, (x,)) if sampled else self.network(x)
 
     def entered(self, layer: str) -> int:
         """Record that a layer runs, and return the number of examples in the forward pass."""

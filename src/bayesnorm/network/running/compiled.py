@@ -173,7 +173,7 @@ class CompiledExecutable(Executable):
         layers = find_batchnorm(network)
         for name in names:
             parent = network.get_submodule(name.rpartition(".")[0])
-            setattr(parent, name.rpartition(".")[2], _DrawnAffine(layers[name].num_features))
+            setattr(parent, name.rpartition(".")[2], _SampledAffine(layers[name].num_features))
         sizes = [layers[name].num_features for name in names]
         fold = names[0] == next(iter(layers))
 
@@ -221,7 +221,7 @@ class CompiledExecutable(Executable):
 _MAPS = ("scale", "shift")
 
 
-class _DrawnAffine(nn.Module):
+class _SampledAffine(nn.Module):
     """Compute h * scale + shift with maps (channels,), or (samples, channels) if samples are folded into the batch."""
 
     scale: Tensor

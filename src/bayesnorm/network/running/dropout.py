@@ -68,7 +68,7 @@ class DropoutExecutable(Executable):
         return self._seeded()[0]
 
     @property
-    def drawn_layers(self) -> tuple[str, ...]:
+    def sampled_layers(self) -> tuple[str, ...]:
         """Return the names of the sampled dropout layers."""
         return tuple(name for name, rate in self.rates.items() if rate > 0)
 
@@ -103,14 +103,14 @@ class DropoutExecutable(Executable):
         """Return a private copy whose sampled dropout layers have seeds, and those layers by name."""
         network = private_copy(self.model, self.forward_kwargs)
         layers = find_dropout(network)
-        for name in self.drawn_layers:
+        for name in self.sampled_layers:
             if name not in layers:
                 raise NetworkError(
                     f"model: {name!r} is not a dropout layer, but the posterior samples one there. Pass a network "
                     f"with the same dropout layers (this one has {listing(layers)})."
                 )
-        drawn = {name: self.rates[name] for name in self.drawn_layers}
-        return network, seed_dropout(network, drawn, self.consistent, self._axes, device_of(self.model))
+        sampled = {name: self.rates[name] for name in self.sampled_layers}
+        return network, seed_dropout(network, sampled, self.consistent, self._axes, device_of(self.model))
 
     def _run(self, states: State, x: Tensor, take: Take, **options: Any) -> None:
         self.look(x)

@@ -168,7 +168,7 @@ class Block:
             self.rows.table.gather(1, orders[self.order_of]).view(len(self.members), self.steps, size).transpose(0, 1)
         )
 
-    def draw_masks(self) -> None:
+    def sample_masks(self) -> None:
         """Sample new dropout factors for a step.
 
         On a CPU they equal those of `train` with each network's seed. Elsewhere they come from the device's generator:
@@ -192,7 +192,7 @@ class Block:
 
     def step(self, x: Tensor, y: Tensor) -> Tensor:
         """Take one step of Adam in every network, and return the loss before it without weight decay, (networks,)."""
-        self.draw_masks()
+        self.sample_masks()
         h = x
         for layer in self.layers:
             h = layer.forward(h)
