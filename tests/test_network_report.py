@@ -110,6 +110,36 @@ def test_several_inputs_and_outputs():
     assert not [text for grade, text in findings.values() if text.startswith("failed")]
 
 
+class Scaled(nn.Module):
+    """Needs an argument that is no input."""
+
+    def __init__(self):
+        super().__init__()
+        self.norm, self.head = nn.BatchNorm1d(3), nn.Linear(3, 2)
+
+    def forward(self, x, *, scale):
+        return self.head(self.norm(x)) * scale
+
+
+def test_arguments_that_are_no_inputs():
+    x = torch.randn(40, 3)
+    report = bn.doctor(Scaled().eval(), x, batch_size=8, forward_kwargs={"scale": 2.0})
+    assert not [finding for finding in report.findings if finding.grade == "problem"]
+    without = bn.doctor(Scaled().eval(), x, batch_size=8)
+    assert "forward_kwargs=" in texts(without)["fit"][1]
+    assert "forward_kwargs=" in " ".join(str(without).split())
+    assert any("bn.deterministic" in advice for advice in without.recommendations)
+
+
+def test_frozen_layers_are_named():
+    model = convolutional()
+    for weight in model[1].parameters():
+        weight.requires_grad_(False)
+    grade, text = texts(bn.doctor(model, IMAGES, batch_size=8))["fit warns"]
+    assert grade == "note"
+    assert "may have been frozen in training" in text
+
+
 def test_what_fails_is_a_line():
     report = bn.doctor(Detector().eval(), IMAGES)
     assert "no tensor with one entry per example" in texts(report)["fit"][1]

@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import importlib
+import sys
+import warnings
 from typing import Any
 
 # How many characters of a long value are quoted, and how much of a long message is kept at its start and end.
@@ -67,6 +69,18 @@ class MissingExtraError(BayesNormError, ImportError):
 
 class BayesNormWarning(UserWarning):
     """Issued once if something works, but not as well as it could."""
+
+
+# Packages whose lines no warning points to: this one, and what runs its functions.
+INSIDE = ("bayesnorm", "torch", "contextlib")
+
+
+def warn(message: str) -> None:
+    """Issue a `BayesNormWarning` that points to the line of the user's program."""
+    level, frame = 2, sys._getframe(1)
+    while frame.f_back is not None and frame.f_globals.get("__name__", "").partition(".")[0] in INSIDE:
+        level, frame = level + 1, frame.f_back
+    warnings.warn(message, BayesNormWarning, stacklevel=level)
 
 
 def load_package(name: str, advice: str) -> Any:

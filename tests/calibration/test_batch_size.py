@@ -118,6 +118,9 @@ def test_arrays_frames_and_lists(regression):
         result = bn.select_batch_size(posterior, data, batch_sizes=(4, 8), samples=16, validation=data).rows
         assert [row.elbo for row in result] == pytest.approx([row.elbo for row in expected], rel=1e-6)
         assert result[0].validation is not None
+    batches = [(regression.x[rows], y[rows]) for rows in (slice(0, 20), slice(20, 40), slice(40, None))]
+    of_batches = bn.select_batch_size(posterior, batches, batch_sizes=(4, 8), samples=16).rows
+    assert [row.elbo for row in of_batches] == pytest.approx([row.elbo for row in expected], rel=1e-6)
     for targets in (iter(y), dict(enumerate(y)), 3.0):
         with pytest.raises(bn.BayesNormError, match=r"^(y|data)"):
             bn.select_batch_size(posterior, (regression.x, targets), batch_sizes=(4, 8))

@@ -1,6 +1,7 @@
 """Pruning channels of trained batch-normalised networks: as many as asked for, those that matter least."""
 
 import copy
+import re
 import warnings
 
 import pytest
@@ -144,7 +145,7 @@ def test_the_classifier_is_not_pruned_away(trained, criterion):
 
 
 def test_a_warning_says_if_predictions_change_and_the_repr_what_was_pruned(trained, monkeypatch):
-    posterior, x, _ = trained
+    posterior, x, y = trained
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         assert "narrower" not in repr(prune_channels(posterior, x, multiply_adds=1.0))
@@ -155,6 +156,13 @@ def test_a_warning_says_if_predictions_change_and_the_repr_what_was_pruned(train
         pruned = prune_channels(posterior, x, multiply_adds=0.2, criterion="scale")
     assert seen[0].filename == __file__
     assert "layers are narrower, most of all" in repr(pruned)
+    with pytest.warns(
+        bn.BayesNormWarning, match=r"of x, and its accuracy on x is [\d.]+% instead of [\d.]+%\."
+    ) as seen:
+        pruned = prune_channels(posterior, (x, y), multiply_adds=0.2, criterion="scale")
+    numbers = [float(number) for number in re.findall(r"([\d.]+)%", str(seen[0].message))[1:]]
+    accuracies = [100 * float((net(x).argmax(1) == y).double().mean()) for net in (pruned.network, posterior.model)]
+    assert numbers == pytest.approx(accuracies, abs=0.051)
     head = nn.Sequential(*posterior.model[:-1], nn.Linear(posterior.model[-1].in_features, 1)).eval()
     regression = bn.MCBN(batch_size=8, states=4).fit(head, x, bn.Gaussian())
     with pytest.warns(bn.BayesNormWarning, match=r"changes \d+% of the outputs' variance on x"):

@@ -57,6 +57,7 @@ def test_units_that_several_layers_read_are_missed_by_all(rows):
     assert set(islice(eliminated([few, all_of_them], {0, 1, 2, 3}), 2)) == {0, 1}
 
 
+@pytest.mark.filterwarnings("ignore:The smaller network gives another class")  # it is not trained
 def test_many_inputs_count_one_by_one(monkeypatch):
     monkeypatch.setattr(elimination, "MOST_INPUTS", 2)
     model = nn.Sequential(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.ReLU(), nn.Linear(5, 2))

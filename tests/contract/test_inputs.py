@@ -176,8 +176,9 @@ class Optional(Two):
 
 def test_a_second_entry_that_may_be_an_input_is_not_taken_for_targets_silently():
     network = Optional().eval()
-    with pytest.warns(bn.BayesNormWarning, match=r"is taken for targets, because forward\(x, meta=.*needs 1"):
+    with pytest.warns(bn.BayesNormWarning, match=r"is taken for targets, because forward\(x, meta=.*needs 1") as seen:
         bn.MCBN(batch_size=8, states=4).fit(network, (X, META))
+    assert seen[0].filename == __file__, "points at the caller's line, however deep it is noticed"
     with warnings.catch_warnings():
         warnings.simplefilter("error")
         posterior = bn.MCBN(batch_size=8, states=4).fit(network, {"x": X, "meta": META})

@@ -30,6 +30,7 @@ from ..likelihoods import Gaussian, Likelihood
 from ..network import as_tensor, renamed_argument
 from ..posterior import BatchNormPosterior, Posterior
 from ..predictive import ClassificationPredictive, MultiTaskPredictive, P_co, Predictive, as_targets, at_least_single
+from ..progress import long_progress
 from ..theory import GaussianPrior, UnitGaussians, kl_divergence, unit_gaussians, weight_decay_prior
 from ..words import ShortRepr
 from .sampled_outputs import mean_score, require_scorable
@@ -140,29 +141,36 @@ def select_batch_size(
     validation_pair = None if validation is None else _require_pair("validation", validation, source)
     candidates: list[tuple[BatchSizeRow, BatchNormPosterior[P_co]]] = []
     units: UnitGaussians | None = None
-    for size in sizes:
-        posterior = source.at_batch_size(size) if isinstance(source, BatchNormPosterior) else source(int(size))
-        if not isinstance(posterior, BatchNormPosterior):
-            raise BayesNormError(
-                f"source returned a {type(posterior).__name__}. It must be a posterior over batch-norm statistics, or "
-                "a function that returns one per batch size."
+    with long_progress("select_batch_size") as tell:
+        for done, size in enumerate(sizes, start=1):
+            posterior = source.at_batch_size(size) if isinstance(source, BatchNormPosterior) else source(int(size))
+            if not isinstance(posterior, BatchNormPosterior):
+                raise BayesNormError(
+                    f"source returned a {type(posterior).__name__}. It must be a posterior over batch-norm "
+                    "statistics, or a function that returns one per batch size."
+                )
+            if not candidates:
+                _require_computable(posterior, x, y, validation_pair, seed)
+            if units is None or callable(source):  # all effective sizes of one posterior share its moments
+                rows = min(posterior.fitted_batch_size, len(x) - 1)
+                with renamed_argument("train_data", "data"):
+                    names, forward_kwargs = (
+                        [layer.name for layer in posterior.layers],
+                        posterior.executable.forward_kwargs,
+                    )
+                    units = unit_gaussians(posterior.model, x, rows, layers=names, forward_kwargs=forward_kwargs)
+            total = train_rows or posterior.rows
+            against = prior or weight_decay_prior(total, _precision(posterior.likelihood), weight_decay / 2)
+            kl = float(kl_divergence(units.at_batch_size(posterior.batch_size), against).sum())
+            f = at_least_single(engine.outputs(posterior, x, seed))
+            predictive = posterior.likelihood.predictive(f)
+            require_finite(posterior, x, f, predictive)
+            fit = float(total) * _expected_log_likelihood(posterior.likelihood, f, y)
+            score = None if validation_pair is None else mean_score(posterior, *validation_pair, None, samples, seed)
+            candidates.append(
+                (BatchSizeRow(float(size), fit - kl, fit, kl, _uncertainty(predictive), score), posterior)
             )
-        if not candidates:
-            _require_computable(posterior, x, y, validation_pair, seed)
-        if units is None or callable(source):  # all effective sizes of one posterior share its moments
-            rows = min(posterior.fitted_batch_size, len(x) - 1)
-            with renamed_argument("train_data", "data"):
-                names, forward_kwargs = [layer.name for layer in posterior.layers], posterior.executable.forward_kwargs
-                units = unit_gaussians(posterior.model, x, rows, layers=names, forward_kwargs=forward_kwargs)
-        total = train_rows or posterior.rows
-        against = prior or weight_decay_prior(total, _precision(posterior.likelihood), weight_decay / 2)
-        kl = float(kl_divergence(units.at_batch_size(posterior.batch_size), against).sum())
-        f = at_least_single(engine.outputs(posterior, x, seed))
-        predictive = posterior.likelihood.predictive(f)
-        require_finite(posterior, x, f, predictive)
-        fit = float(total) * _expected_log_likelihood(posterior.likelihood, f, y)
-        score = None if validation_pair is None else mean_score(posterior, *validation_pair, None, samples, seed)
-        candidates.append((BatchSizeRow(float(size), fit - kl, fit, kl, _uncertainty(predictive), score), posterior))
+            tell(done, len(sizes))
     best = max(candidates, key=lambda pair: pair[0].elbo)
     return BatchSizeChoice(best[1], tuple(row for row, _ in candidates))
 
@@ -228,9 +236,11 @@ def _require_sizes(batch_sizes: Sequence[float], whole: bool) -> list[float]:
 
 def _require_pair(name: str, data: Any, source: Source) -> tuple[Tensor, Tensor]:
     is_pair = isinstance(data, tuple | list)
-    if isinstance(source, Posterior) and (not is_pair or source.executable.form.required > 1):
-        x, y = source.executable.labelled(data, None, name)
-        return x, as_targets(y, x.device)
+    if isinstance(source, Posterior):
+        form = source.executable.form
+        if not is_pair or form.required > 1 or form.lists_batches(data):
+            x, y = source.executable.labelled(data, None, name)
+            return x, as_targets(y, x.device)
     if is_pair and len(data) == 2:
         x = as_tensor(data[0], name)
         y = as_targets(data[1], x.device)

@@ -15,7 +15,6 @@ than two standard errors of the difference per example (`evidence`).
 from __future__ import annotations
 
 import math
-import warnings
 from collections.abc import Iterable, Sequence
 from typing import Any, TypeVar
 
@@ -24,7 +23,7 @@ from torch import Tensor
 
 from ..arguments import as_number, require_number, require_positive, require_seed, require_whole
 from ..engines import MonteCarlo
-from ..errors import BayesNormError, BayesNormWarning
+from ..errors import BayesNormError, warn
 from ..likelihoods import Gaussian, VarianceScaledCategorical, require_moderate
 from ..posterior import (
     Posterior,
@@ -163,7 +162,7 @@ def _warn_at_an_end(chosen: float | None, started: float | None) -> None:
         f"batch_size: the effective batch size {chosen:g}, the {place} candidate, scored best: {meaning}. Use more "
         "validation data, or pass batch_size=False to keep the batch size."
     )
-    warnings.warn(message, BayesNormWarning, stacklevel=3)
+    warn(message)
 
 
 def require_noise(noise: Any) -> bool | Between:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import partial
@@ -13,7 +12,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from ..errors import BayesNormWarning, NotFiniteError
+from ..errors import NotFiniteError, warn
 from ..likelihoods import Categorical, ClassTargets, Likelihood
 from ..posterior import (
     BatchNormPosterior,
@@ -208,11 +207,7 @@ class Search:
             place = "lowest"
             meaning = "sharper probabilities would score still better. Use more validation data"
             meaning += ", or a larger effective batch size" * several
-        warnings.warn(
-            f"temperature: {temperature:.3g}, the {place} of the search, scored best: {meaning}.",
-            BayesNormWarning,
-            stacklevel=3,
-        )
+        warn(f"temperature: {temperature:.3g}, the {place} of the search, scored best: {meaning}.")
 
     def sampled(
         self, options: Sequence[Sequence[Case]], samples: int | None = None, step: tuple[int, int] = (0, 1)
@@ -254,7 +249,7 @@ def _warn_if_worse(sampled: Tensor, alone: Tensor) -> None:
         "calibrate(deterministic(model, likelihood), x, y), or search the effective batch size with batch_size=True. "
         "Keep this posterior if you need the disagreement of the samples."
     )
-    warnings.warn(message, BayesNormWarning, stacklevel=4)
+    warn(message)
 
 
 def _promising(tried: Mapping[float, Candidate], evidence: float) -> bool:

@@ -17,7 +17,6 @@ over the outputs of a layer, so that layers with and without batch norm are on o
 from __future__ import annotations
 
 import math
-import warnings
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from itertools import islice
@@ -27,7 +26,7 @@ import torch
 from torch import Tensor, nn
 
 from ..arguments import require_number, require_seed
-from ..errors import BayesNormError, BayesNormWarning, NetworkError
+from ..errors import BayesNormError, NetworkError, warn
 from ..likelihoods import Likelihood
 from ..network import (
     OUTPUTS,
@@ -42,7 +41,7 @@ from ..network import (
     trace_units,
 )
 from ..posterior import Posterior
-from ..predictive import ClassificationPredictive, RegressionPredictive
+from ..predictive import ClassificationPredictive, RegressionPredictive, as_targets
 from .compressed import Compressed
 from .elimination import eliminated, make_up, readers
 
@@ -55,7 +54,7 @@ SAMPLES = 256
 LEAST_MULTIPLY_ADDS = 0.05
 
 # A warning appears if predictions for this share of the examples change.
-CHANGED = 0.2
+CHANGED = 0.1
 
 # The number of examples whose predictions are compared.
 COMPARED = 1024
@@ -79,7 +78,8 @@ def prune_channels(
 
     Args:
         posterior: The posterior of `MCBN`, `GaussianBN` or `StochasticBN`; it and its network are not modified.
-        x: Training examples. They give the covariance of channels and the new batch statistics.
+        x: Training examples. They give the covariance of channels and the new batch statistics. With targets, such as
+            (x, y), the warning says what a classifier's accuracy was and is.
         multiply_adds: The largest share of the multiply-adds to keep, at least 0.05. [default: 0.5]
         criterion: How a channel's importance is measured. "signal": its effect after the following batch norm.
             "statistics": the same, but outputs that vary more between batches count less.
@@ -102,7 +102,7 @@ def prune_channels(
             "Fit one first: bn.MCBN(batch_size=32).fit(model, train_data, likelihood)."
         )
     executable = posterior.executable
-    rows, network = executable.input(x), own_copy(posterior.model)
+    (rows, y), network = executable.inputs_and_targets(x), own_copy(posterior.model)
     units = trace_units(network)
     variances = _mean_variances(posterior, seed) if criterion == "statistics" else {}
     changed = own_copy(network)
@@ -137,26 +137,29 @@ def prune_channels(
             f"that can be removed{_why(units)}. Use a larger share."
         )
     small = renewed_statistics(small, rows)
-    _warn_if_changed(executable, Executable(small, executable.output), posterior.likelihood, rows[:COMPARED])
+    _warn_if_changed(executable, Executable(small, executable.output), posterior.likelihood, rows, y)
     return Compressed(small, network, {}, {}, posterior.likelihood, executable.output)
 
 
-def _warn_if_changed(before: Executable, after: Executable, likelihood: Likelihood, x: Tensor) -> None:
+def _warn_if_changed(before: Executable, after: Executable, likelihood: Likelihood, x: Tensor, y: Any) -> None:
     """Warn if the smaller network's predictions for training examples are far from those of the original network."""
-    old, new = (likelihood.predictive(executable.run(None, x)) for executable in (before, after))
+    few = x[:COMPARED]
+    old, new = (likelihood.predictive(executable.run(None, few)) for executable in (before, after))
     if isinstance(old, ClassificationPredictive) and isinstance(new, ClassificationPredictive):
         lost, what = float((old.label != new.label).double().mean()), "gives another class for {} of x"
+        targets = None if y is None else as_targets(y, few.device)[:COMPARED]
+        if targets is not None and targets.shape == old.label.shape:
+            was, now = (float((option.label == targets).double().mean()) for option in (old, new))
+            what += f", and its accuracy on x is {now:.1%} instead of {was:.1%}"
     elif isinstance(old, RegressionPredictive) and isinstance(new, RegressionPredictive):
         spread = (old.mean - old.mean.mean(0)).square().sum().clamp_min(1e-300)
         lost, what = float((old.mean - new.mean).square().sum() / spread), "changes {} of the outputs' variance on x"
     else:
         return
     if lost > CHANGED:
-        warnings.warn(
+        warn(
             f"The smaller network {what.format(f'{min(lost, 1):.0%}')}. Fine-tune it with bayesnorm.training.distill "
-            "before use, or keep a larger share of multiply_adds.",
-            BayesNormWarning,
-            stacklevel=5,
+            "before use, or keep a larger share of multiply_adds."
         )
 
 

@@ -27,6 +27,7 @@ from torch import Tensor, nn
 
 from ..errors import NetworkError
 from ..network import Units, call_network, find_batchnorm, own_copy
+from ..progress import long_progress
 
 # Input numbers used for covariances, the smallest number of examples, and input numbers per forward pass.
 NUMBERS, LEAST_ROWS, AT_ONCE = 2**23, 64, 2**20
@@ -204,8 +205,11 @@ def _moments(network: nn.Module, units: Units, x: Tensor) -> dict[str, tuple[Ten
         if layer.weight.shape[1] == len(read):
             layer.register_forward_pre_hook(partial(_add, sums, name))
     size = max(1, x[0].numel())
-    for part in x[: max(LEAST_ROWS, NUMBERS // size)].split(max(1, AT_ONCE // size)):
-        call_network(watched, part.clone(), "x")
+    parts = x[: max(LEAST_ROWS, NUMBERS // size)].split(max(1, AT_ONCE // size))
+    with long_progress("prune_channels") as tell:
+        for done, part in enumerate(parts, start=1):
+            call_network(watched, part.clone(), "x")
+            tell(done, len(parts))
     moments = {}
     for name, (count, total, squares) in sums.items():
         mean = total / count

@@ -17,7 +17,7 @@ from ..arguments import hold_plain_numbers, require_seed, require_whole
 from ..likelihoods import Likelihood
 from ..network import Executable, State, delayed_checks
 from ..predictive import Predictive, RegressionPredictive, RunningSummary, at_least_single
-from ..progress import Progress
+from ..progress import Progress, long_progress
 from .base import Engine, Passes, Samplable, finite_summary, require_finite, require_one_shape
 
 Take = Callable[[slice, Tensor, Tensor | None], None]
@@ -134,7 +134,8 @@ class PassEngine(Engine):
 
     def predict(self, posterior: Samplable, x: Any, seed: int = 0) -> Predictive:
         with delayed_checks() as passed:
-            (f,) = self.outputs_of_several([posterior], x, seed)
+            with long_progress("predict") as tell:
+                (f,) = self.outputs_of_several([posterior], x, seed, tell)
             predictive = posterior.likelihood.predictive(f)
             require_finite(posterior, x, f, predictive, passed)
         return predictive
@@ -144,9 +145,17 @@ class PassEngine(Engine):
         passes, samples = self.forward_passes(posterior, seed)
 
         def run_parts(take: Take) -> None:
-            run_passes(passes, samples, x, take, **self._options())
+            stored = 0
 
-        with delayed_checks() as passed:
+            def counted(rows: slice, f: Tensor, weights: Tensor | None) -> None:
+                nonlocal stored
+                take(rows, f, weights)
+                stored += f.shape[0] * f.shape[1]
+                tell(stored, samples * len(x))
+
+            run_passes(passes, samples, x, counted, **self._options())
+
+        with delayed_checks() as passed, long_progress("predict") as tell:
             x = posterior.executable.input(x)
             return finite_summary(posterior, x, summary_of(posterior.likelihood, len(x), run_parts), passed)
 

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from abc import ABC, abstractmethod
 from collections.abc import Mapping
 from dataclasses import dataclass
@@ -12,7 +11,7 @@ from torch import Tensor, nn
 
 from ..arguments import hold_plain_numbers, require_seed, require_whole
 from ..engines import OutputDirections
-from ..errors import BayesNormError, BayesNormWarning, quoted
+from ..errors import BayesNormError, quoted, warn
 from ..likelihoods import Likelihood
 from ..network import (
     BatchStatistics,
@@ -112,11 +111,9 @@ class BatchNormMethod(ABC):
         layers = without_frozen(model, self.layers)
         example = check_layers(model, batches, layers)
         if self.batch_size is None and any(isinstance(module, nn.SyncBatchNorm) for module in model.modules()):
-            warnings.warn(
+            warn(
                 f"batch_size={batches.batch_size} is that of the DataLoader, but SyncBatchNorm normalises the batches "
-                "of all GPUs together. Pass batch_size=, the number of examples on all GPUs.",
-                BayesNormWarning,
-                stacklevel=2,
+                "of all GPUs together. Pass batch_size=, the number of examples on all GPUs."
             )
         likelihood = fitting_likelihood(executable, example, likelihood)
         collect = collect_statistics if self.from_batches else collect_moments

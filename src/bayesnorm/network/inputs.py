@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import dataclasses
 import inspect
-import warnings
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import product
 from typing import Any, cast
@@ -17,7 +16,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from ..errors import BayesNormWarning, InputError
+from ..errors import InputError, warn
 from .calling import as_input, as_tensor
 from .several import Inputs, run_forward as run_forward
 
@@ -223,7 +222,7 @@ class InputForm:
     def _say(self, message: str) -> None:
         if not self._warned:
             self._warned = True
-            warnings.warn(message, BayesNormWarning, stacklevel=2)
+            warn(message)
 
 
 def is_array(value: Any) -> bool:

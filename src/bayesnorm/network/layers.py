@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import warnings
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
@@ -13,7 +12,7 @@ from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
 from ..arguments import as_whole, require_number
-from ..errors import BayesNormWarning, NetworkError
+from ..errors import NetworkError, warn
 from .copying import require_finite_weights, unwrap
 
 LayerChoice = int | str | Sequence[str] | Callable[[str, nn.Module], bool] | None
@@ -125,11 +124,9 @@ def without_frozen(model: nn.Module, choice: LayerChoice) -> LayerChoice:
             "No batch size is that of training. Choose the effective one on validation data: calibrate(posterior, x, "
             "y, batch_size=[8, 32, 128])"
         )
-    warnings.warn(
-        f"model: batch-norm layer {frozen[0]!r} {reason} ({len(frozen)} of {len(layers)} layers). A frozen layer never "
-        f"saw the statistics of batches. {cure}.",
-        BayesNormWarning,
-        stacklevel=3,
+    warn(
+        f"model: batch-norm layer {frozen[0]!r} {reason} ({len(frozen)} of {len(layers)} layers). A frozen layer "
+        f"never saw the statistics of batches. {cure}."
     )
     left_out = left_out and _is_frozen(model, frozen[0])
     return (lambda name, _: name not in frozen) if left_out else choice

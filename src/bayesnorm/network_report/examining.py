@@ -9,7 +9,7 @@ import tempfile
 import time
 import warnings
 from collections import Counter
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -19,12 +19,13 @@ from torch import Tensor, nn
 
 from ..arguments import require_seed, require_whole
 from ..engines import Delta, Engine, MonteCarlo, SigmaPoints
-from ..errors import BayesNormError, InputError, NetworkError
+from ..errors import BayesNormError, BayesNormWarning, InputError, NetworkError
 from ..likelihoods import Categorical, Gaussian
 from ..methods import MCBN
 from ..network import (
     Executable,
     TrainData,
+    call_network,
     dtype_of,
     example_rows,
     find_batchnorm,
@@ -34,7 +35,6 @@ from ..network import (
     output_entries,
     own_copy,
     require_python,
-    run_forward,
     unwrap,
 )
 from ..posterior import BatchNormPosterior
@@ -56,6 +56,7 @@ def doctor(
     *,
     batch_size: int | None = None,
     output: str | int | None = None,
+    forward_kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> NetworkReport:
     """Examine a network and its training data, and return a report; what fails is a line of the report.
@@ -67,6 +68,7 @@ def doctor(
         data: Training data, as `fit` takes them. Default: None; only the layers are examined.
         batch_size: The batch size of training. Default: None; that of a `DataLoader`, otherwise 32 or fewer.
         output: The entry to examine if the network returns several. Default: None, the first that works.
+        forward_kwargs: Further arguments of the network's forward, the same in every call. Default: None.
         seed: Seed of the batches.
     """
     if not isinstance(model, nn.Module):
@@ -74,7 +76,7 @@ def doctor(
     if batch_size is not None:
         batch_size = require_whole("batch_size", batch_size, 2, requirement="the batch size of training, at least 2")
     seed = require_seed(seed)
-    examination = _Examination(model, data, batch_size, output, seed)
+    examination = _Examination(model, data, batch_size, output, dict(forward_kwargs or {}), seed)
     with warnings.catch_warnings(), torch.inference_mode(False):
         warnings.simplefilter("ignore")
         examination.run()
@@ -87,6 +89,7 @@ class _Examination:
     data: Any
     batch_size: int | None
     output: str | int | None
+    forward_kwargs: dict[str, Any]
     seed: int
     findings: list[Finding] = field(default_factory=list)
     posterior: BatchNormPosterior[Any] | None = None
@@ -155,25 +158,46 @@ class _Examination:
 
     def fit(self) -> None:
         """Run two examples, choose an output, and fit MCBN on a few batches."""
-        executable = Executable(self.model, self.output)
+        executable = Executable(self.model, self.output, self.forward_kwargs)
         rows = example_rows(self.data, self.seed, executable.form)
-        self.output = self.output if self.output is not None else _first_output(self.model, executable.input(rows))
-        executable = Executable(self.model, self.output)
+        self.output = self.output if self.output is not None else self.first_output(executable.input(rows))
+        executable = Executable(self.model, self.output, self.forward_kwargs)
         shape = executable.point(rows).shape[1:]
         entry = "" if self.output is None else f", entry {self.output!r}"
         self.note("output", f"shape {tuple(shape)} for each example{entry}")
         size = self.size(executable)
         likelihood: Any = Categorical() if shape.numel() > 1 else Gaussian()
+        options: Any = {"output": self.output, "forward_kwargs": self.forward_kwargs, "seed": self.seed}
         before = time.perf_counter()
-        self.posterior = MCBN(size, states=STATES).fit(
-            self.model, self.data, likelihood, output=self.output, seed=self.seed
-        )
+        with warnings.catch_warnings(record=True) as caught:
+            warnings.simplefilter("always", BayesNormWarning)
+            self.posterior = MCBN(size, states=STATES).fit(self.model, self.data, likelihood, **options)
         seconds = time.perf_counter() - before
         names = [layer.name for layer in self.posterior.layers]
         total = len(find_batchnorm(unwrap(self.model)))
         left = "" if len(names) == total else f"; {total - len(names)} others do not run, or were frozen in training"
-        text = f"{format_count(len(names), 'layer')} sampled, {names[0]} to {names[-1]}{left}. {STATES} batches of "
+        range_text = names[0] if len(names) == 1 else f"{names[0]} to {names[-1]}"
+        text = f"{format_count(len(names), 'layer')} sampled, {range_text}{left}. {STATES} batches of "
         self.note("fit", f"{text}{size} examples take {seconds:.1f} s", "note" if left else "good")
+        for text in dict.fromkeys(str(warning.message) for warning in caught):
+            self.note("fit warns", text, "note")
+
+    def first_output(self, x: Any) -> str | int | None:
+        """Return the name or position of the first tensor that the network returns; None if it returns one tensor."""
+        with torch.no_grad():
+            result = call_network(own_copy(unwrap(self.model), self.forward_kwargs).eval(), x, "data")
+        if isinstance(result, Tensor):
+            return None
+        entries = output_entries(result)
+        names = [name for name, value in entries.items() if isinstance(value, Tensor) and value.shape[:1] == (len(x),)]
+        if not names:
+            kinds = ", ".join(type(value).__name__ for value in entries.values()) or "no entries"
+            raise NetworkError(
+                f"model: it returns {type(result).__name__} with {kinds}, and no tensor with one entry per example. "
+                "Wrap the network in a module that returns such a tensor, as the scores of a detector before boxes are "
+                "chosen."
+            )
+        return names[0]
 
     def size(self, executable: Executable) -> int:
         """Return the batch size of the caller or of a loader, or one for which there are enough examples."""
@@ -211,7 +235,8 @@ class _Examination:
         args, kwargs = forward_arguments(self.examples())
         before = time.perf_counter()
         with contextlib.redirect_stderr(io.StringIO()):  # torch prints the whole graph of a failure
-            torch.export.export(own_copy(unwrap(self.model)).eval(), args, kwargs, strict=False)
+            network = own_copy(unwrap(self.model)).eval()
+            torch.export.export(network, args, {**kwargs, **self.forward_kwargs}, strict=False)
         self.note("torch.export", f"works ({time.perf_counter() - before:.1f} s)")
 
     def cost(self, name: str, engine: Engine | None) -> None:
@@ -275,6 +300,7 @@ class _Examination:
             batches=STATES,
             layers=[layer.name for layer in self.posterior.layers],
             output=self.output,
+            forward_kwargs=self.forward_kwargs,
             seed=self.seed,
         ).at()
         rejected = statistics.fmean(layer.mean.fitted_rejected for layer in result.layers)
@@ -288,19 +314,16 @@ class _Examination:
             yield "Pass the nn.Module that the network was made from."
             return
         if not find_batchnorm(unwrap(self.model)):
-            if find_dropout(unwrap(self.model)):
-                yield "bn.MCDropout().fit(model, None, likelihood): the network has dropout layers, and no batch norm."
-            else:
+            if not find_dropout(unwrap(self.model)):
                 yield "bn.add_dropout(model, 0.1), a few epochs of training, then bn.MCDropout(): it has no batch norm."
-            yield "bn.DeepEnsemble(members=5), if training several networks is possible."
-            yield "bn.calibrate(bn.deterministic(model, likelihood), x_val, y_val) at least: temperature scaling."
+            yield from self.without_batch_norm()
             return
         if self.posterior is None:
-            yield (
-                "Pass training data: bn.doctor(model, data)."
-                if self.data is None
-                else "Mend what failed above, or leave the layer out with MCBN(layers=...)."
-            )
+            if self.data is None:
+                yield "Pass training data: bn.doctor(model, data)."
+                return
+            yield "Mend what failed above, or leave the layer out with MCBN(layers=...). If neither is possible:"
+            yield from self.without_batch_norm()
             return
         if self.far:
             yield (
@@ -323,6 +346,13 @@ class _Examination:
         if not self.vectorised:
             yield "Samples run one by one. SigmaPoints(rank=8) needs only 16 forward passes."
 
+    def without_batch_norm(self) -> Iterator[str]:
+        """Yield the methods that need no statistics of batches."""
+        if find_dropout(unwrap(self.model)):
+            yield "bn.MCDropout().fit(model, None, likelihood): the network has dropout layers."
+        yield "bn.DeepEnsemble(members=5), if training several networks is possible."
+        yield "bn.calibrate(bn.deterministic(model, likelihood), x_val, y_val) at least: temperature scaling."
+
 
 FORWARD = "one forward pass"
 
@@ -334,23 +364,6 @@ def _engines() -> dict[str, Engine | None]:
         "SigmaPoints(8)": SigmaPoints(rank=8),
         "Delta()": Delta(),
     }
-
-
-def _first_output(model: nn.Module, x: Any) -> str | int | None:
-    """Return the name or position of the first tensor that a network returns; None if it returns one tensor."""
-    with torch.no_grad():
-        result = run_forward(own_copy(unwrap(model)).eval(), x)
-    if isinstance(result, Tensor):
-        return None
-    entries = output_entries(result)
-    names = [name for name, value in entries.items() if isinstance(value, Tensor) and value.shape[:1] == (len(x),)]
-    if not names:
-        kinds = ", ".join(type(value).__name__ for value in entries.values()) or "no entries"
-        raise NetworkError(
-            f"model: it returns {type(result).__name__} with {kinds}, and no tensor with one entry per example. Wrap "
-            "the network in a module that returns such a tensor, as the scores of a detector before boxes are chosen."
-        )
-    return names[0]
 
 
 def _settle(x: Any) -> None:

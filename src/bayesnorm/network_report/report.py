@@ -11,8 +11,8 @@ from ..words import ShortRepr
 
 Grade = Literal["good", "note", "problem"]
 SYMBOLS = {"good": "+", "note": "!", "problem": "x"}
-# Characters in a line.
-WIDTH = 100
+# Characters in a line, and lines of a finding.
+WIDTH, LINES = 100, 5
 
 
 @dataclass(frozen=True)
@@ -51,7 +51,7 @@ class NetworkReport(ShortRepr):
         lines = []
         for finding in self.findings:
             start = f"{SYMBOLS[finding.grade]} {finding.subject:{width}}  "
-            text = textwrap.shorten(finding.text, 3 * (WIDTH - len(start)), placeholder=" ...")
+            text = textwrap.shorten(finding.text, LINES * (WIDTH - len(start)), placeholder=" ...")
             lines += textwrap.wrap(text, WIDTH, initial_indent=start, subsequent_indent=" " * len(start))
         lines += ["", "Recommended:"]
         for recommendation in self.recommendations:
@@ -77,7 +77,9 @@ class NetworkReport(ShortRepr):
             "white-space:nowrap}td,th{padding:.2em .8em;vertical-align:top}.problem{color:#a00}.note{color:#850}"
         )
         return (
-            f'<!doctype html>\n<html lang="en"><head><meta charset="utf-8"><title>{name}</title><style>{style}</style>'
-            f"</head>\n<body><h1>{name}</h1>\n<table>\n{rows}</table>\n<h2>Recommended</h2>\n<ul>\n{advice}</ul>\n"
+            '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
+            '<meta name="viewport" content="width=device-width">'
+            f"<title>{name}</title><style>{style}</style></head>\n<body><h1>{name}</h1>\n<table>\n{rows}</table>\n"
+            f"<h2>Recommended</h2>\n<ul>\n{advice}</ul>\n"
             "</body></html>\n"
         )

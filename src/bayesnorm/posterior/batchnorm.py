@@ -10,7 +10,6 @@ from __future__ import annotations
 
 import dataclasses
 import math
-import warnings
 from dataclasses import dataclass
 from typing import Any, ClassVar, Literal, Self
 
@@ -19,7 +18,7 @@ from torch import Tensor, nn
 
 from ..arguments import require_positive, require_seed, require_whole
 from ..engines import OutputDirections
-from ..errors import BayesNormWarning
+from ..errors import warn
 from ..files import prefixed, under
 from ..likelihoods import Likelihood
 from ..network import (
@@ -268,11 +267,9 @@ class BatchNormPosterior(Posterior[P_co]):
         scale = torch.exp(0.5 * current.chunk(2)[1])
         mean, log_var = (current - self.running).chunk(2)
         if torch.cat([mean / scale, log_var]).abs().max() > 0.05:
-            warnings.warn(
-                "The running statistics of model differ from those of the network that the posterior was fitted on, so "
-                "its weights are probably different. Fit the method again for this network.",
-                BayesNormWarning,
-                stacklevel=6,
+            warn(
+                "The running statistics of model differ from those of the network that the posterior was fitted on, "
+                "so its weights are probably different. Fit the method again for this network."
             )
 
 

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import os
-import warnings
 from collections.abc import Mapping
 from typing import Any
 
 from torch import nn
 
 from .. import files
-from ..errors import BayesNormError, BayesNormWarning, FileFormatError, NetworkError
+from ..errors import BayesNormError, FileFormatError, NetworkError, warn
 from ..likelihoods import likelihood_from
 from ..network import Executable, changed_weights
 from ..schema import anything, either, later, listed, mapping, optional, record, text, whole
@@ -59,12 +58,10 @@ def load(
         reason = str(error).removeprefix("path: ") if isinstance(error, BayesNormError) else repr(error)
         raise FileFormatError(f"path: {path} does not contain a valid posterior ({reason}). Save it again.") from error
     if changed := changed_weights(posterior.model, config.get("weights", {})):
-        warnings.warn(
+        warn(
             "The weights of model differ from those of the network that the posterior was saved for, in "
             f"{len(changed)} of {len(config['weights'])} tensors, such as {changed[0]!r}. Load the weights of that "
-            "network, or fit the method again for this one.",
-            BayesNormWarning,
-            stacklevel=2,
+            "network, or fit the method again for this one."
         )
     return posterior
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import dataclasses
-import warnings
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, overload
 
@@ -13,7 +12,7 @@ import torch
 from torch import nn
 
 from ..arguments import require_number
-from ..errors import BayesNormError, BayesNormWarning
+from ..errors import BayesNormError, warn
 from ..network import own_copy
 from ..posterior import (
     Adaptation,
@@ -209,9 +208,7 @@ def _warn_of_odd_rows(rows: int, alike: bool) -> None:
         odd = f"has {rows} examples that are all the same"
     else:
         return
-    warnings.warn(
+    warn(
         f"x {odd}, so its own content cannot be separated from a shift of the whole data set. "
-        "Use at least eight different examples.",
-        BayesNormWarning,
-        stacklevel=5,
+        "Use at least eight different examples."
     )

@@ -30,6 +30,7 @@ from torch import Tensor
 
 from ..network import mean_and_var, no_moments, select_output
 from ..posterior import Adaptation, AdaptedPosterior, BatchNormPosterior, Validation, class_probabilities
+from ..progress import long_progress
 from .comparison import all_alike, require_batches, require_finite_statistics, row_statistics
 from .expected_error import ExpectedError, chosen_probability, expected_error
 
@@ -157,17 +158,20 @@ def estimate_shift(
     classes = posterior.class_statistics
     assert classes is not None
     layerwise, shares = Layerwise(posterior, x, strength, earlier), classes.shares
-    before = layerwise.run() if before is None else before
-    solutions = [layerwise.solution(before, shares, 0.0, 0.0)]
-    if min(mix_p_value(before, shares), mix_p_value(solutions[0].after, shares)) < LEVEL:
-        after = before
-        for _ in range(ROUNDS):
-            mix, share = estimate_mix(after, shares)
-            if len(solutions) > 1 and float((mix - solutions[-1].mix).abs().max()) < SETTLED:
-                break
-            error = float(1 - after.amax(1).mean())
-            solutions.append(layerwise.solution(before, mix, share, MIX_ERROR * share * error))
-            after = solutions[-1].after
+    with long_progress("class mix") as tell:
+        before = layerwise.run() if before is None else before
+        tell(1, ROUNDS + 2)
+        solutions = [layerwise.solution(before, shares, 0.0, 0.0)]
+        if min(mix_p_value(before, shares), mix_p_value(solutions[0].after, shares)) < LEVEL:
+            after = before
+            for _ in range(ROUNDS):
+                tell(1 + len(solutions), ROUNDS + 2)
+                mix, share = estimate_mix(after, shares)
+                if len(solutions) > 1 and float((mix - solutions[-1].mix).abs().max()) < SETTLED:
+                    break
+                error = float(1 - after.amax(1).mean())
+                solutions.append(layerwise.solution(before, mix, share, MIX_ERROR * share * error))
+                after = solutions[-1].after
     same_mix = mix_p_value(solutions[0].after, shares) >= CONTRADICTED
     return max(solutions[0 if same_mix else -1], solutions[-1], key=lambda solution: solution.confidences[1])
 

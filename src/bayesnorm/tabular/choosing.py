@@ -15,7 +15,6 @@ from __future__ import annotations
 
 import math
 import time
-import warnings
 from collections.abc import Sequence
 from dataclasses import asdict, dataclass, replace
 from typing import Any, Literal
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor
 
 from ..calibration import select_batch_size
-from ..errors import BayesNormWarning
+from ..errors import warn
 from ..likelihoods import Likelihood
 from ..methods import ensemble
 from ..network import isolated_torch_randomness
@@ -175,7 +174,7 @@ class Chooser:
             if not self.interruptible:
                 raise
         networks = f"{len(best.stack)} of {sum(map(len, self.rounds))} networks"
-        warnings.warn(f"Training was interrupted. The model has {networks}.", BayesNormWarning, stacklevel=2)
+        warn(f"Training was interrupted. The model has {networks}.")
         held = self._held_out(best, self.rounds[0].first(len(best.stack)))
         return [held], {int(min(len(rows) for rows in held.split.train_rows)): self._squared_errors(held)}
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import os
-import warnings
 from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field, replace
@@ -20,7 +19,7 @@ from sklearn.utils.validation import check_consistent_length, check_is_fitted, v
 from torch import Tensor
 
 from ..engines import MonteCarlo
-from ..errors import BayesNormError, BayesNormWarning, InputError, NotComparableError
+from ..errors import BayesNormError, InputError, NotComparableError, warn
 from ..likelihoods import Likelihood
 from ..posterior import Posterior
 from ..predictive import Predictive
@@ -123,7 +122,7 @@ class TabularEstimator(BaseEstimator):
             folds = new_folds()
         chooser = self._chooser(table.features, targets, folds, new_folds)
         if self.preprocessing_.used is not None:
-            warnings.warn(self.preprocessing_.screening_words, BayesNormWarning, stacklevel=3)
+            warn(self.preprocessing_.screening_words)
         self.posterior_, self.selection_ = chooser.fit()
         if self.selection_.out_of_fold is not None:
             self.selection_.out_of_fold.rows[:] = numbers[self.selection_.out_of_fold.rows]

@@ -25,7 +25,7 @@ How to read the result:
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -48,6 +48,7 @@ from ..network import (
     mini_batches,
 )
 from ..posterior import BatchNormPosterior, Empirical, coordinates
+from ..progress import Progress, long_progress
 from .diagnosis import BatchSizeDiagnosis, Dependence, Diagnosis, LayerDiagnosis, Normality
 
 LEAST_BATCHES = 20
@@ -67,6 +68,7 @@ def diagnose(
     batches: int = 256,
     layers: LayerChoice = None,
     output: str | int | None = None,
+    forward_kwargs: Mapping[str, Any] | None = None,
     seed: int = 0,
 ) -> Diagnosis:
     """Compare the statistics of real training batches with the theory, and return a `Diagnosis`.
@@ -78,12 +80,14 @@ def diagnose(
         batches: The number of batches S of each size; more batches detect smaller differences.
         layers: Which batch-norm layers: names, a predicate, the last k in running order, or None for all.
         output: The entry to use if the network returns a dict or a tuple.
+        forward_kwargs: Further arguments of the network's forward, the same in every call. Default: None.
         seed: Seed for choosing the batches.
     """
     sizes, batches, seed = _require(batch_sizes, batches, seed)
-    form = Executable(model, output).form
-    looks = [mini_batches(train_data, size, batches, seed, form) for size in sizes]
-    return Diagnosis(tuple(_at_batch_size(model, look, layers, output) for look in looks))
+    executable = Executable(model, output, forward_kwargs)
+    looks = [mini_batches(train_data, size, batches, seed, executable.form) for size in sizes]
+    with long_progress("diagnose") as tell:
+        return Diagnosis(tuple(_at_batch_size(model, look, layers, executable, tell) for look in looks))
 
 
 @dataclass(frozen=True)
@@ -109,12 +113,12 @@ class _WholePasses(MiniBatches):
 
 
 def _at_batch_size(
-    model: nn.Module, batches: MiniBatches, layers: LayerChoice, output: str | int | None
+    model: nn.Module, batches: MiniBatches, layers: LayerChoice, executable: Executable, tell: Progress
 ) -> BatchSizeDiagnosis:
     """Diagnose the network at one batch size."""
-    statistics = collect_statistics(model, batches, layers)
+    statistics = collect_statistics(model, batches, layers, tell)
     passes = _WholePasses(batches.source, batches.batch_size, batches.count, batches.seed)
-    moments = collect_moments(model, passes, layers)
+    moments = collect_moments(model, passes, layers, tell)
     theory = moments.statistics
     mu, var, mean_std, square_std = (
         value.double() for value in (theory.mean[0], theory.var[0], moments.mean_std, moments.square_std)
@@ -136,7 +140,7 @@ def _at_batch_size(
             for layer, mean, std in zip(statistics.layers, means, stds, strict=True)
         ),
         dependence=Dependence.from_parts([torch.cat(pair, dim=1) for pair in zip(means, stds, strict=True)]),
-        variance_lost=_variance_lost(Executable(model, output), statistics, batches.seed),
+        variance_lost=_variance_lost(executable, statistics, batches.seed),
     )
 
 

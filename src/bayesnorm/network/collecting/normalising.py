@@ -16,6 +16,7 @@ from torch import Tensor, nn
 from torch.nn.modules.batchnorm import _BatchNorm
 
 from ...errors import NetworkError
+from ...progress import long_progress
 from ..calling import agrees, as_input, call_network, may_gain_from_channels_last
 from ..copying import Original, device_of, dtype_of, own_copy, private_copy, unwrap
 from ..gpu_graphs import RecordedPasses
@@ -248,7 +249,11 @@ class RowStatistics:
         with self._isolated(x, size):
             # A replay would write to the network's tensors undetected.
             recordable = not self._keeper.put_back_some
-            parts = [self._run(part, len(part) // size, recordable) for part in x.split(at_once * size)]
+            parts = []
+            with long_progress("statistics") as tell:
+                for part in x.split(at_once * size):
+                    parts.append(self._run(part, len(part) // size, recordable))
+                    tell(len(parts) * at_once, groups)
         mean, var = torch.cat(parts, dim=1)
         return mean, var
 
@@ -314,7 +319,9 @@ def single_input_statistics(
     for name, layer in find_batchnorm(network).items():
         layer.register_forward_pre_hook(hook(name))
     blocks = x.split(max(1, AT_ONCE // max(1, x[0].numel())))
-    for block in blocks:
-        call_network(network, block.clone(), "x")
+    with long_progress("statistics") as tell:
+        for done, block in enumerate(blocks, start=1):
+            call_network(network, block.clone(), "x")
+            tell(done, len(blocks))
     parts = [torch.cat(values) for values in seen.values() if len(values) == len(blocks)]
     return [part for part in parts if len(part) == len(x)]

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Iterator, Mapping
 from typing import Any
 
@@ -11,7 +10,7 @@ import numpy as np
 from torch import Tensor
 from torch.utils.data import DataLoader, IterableDataset, TensorDataset
 
-from ...errors import BayesNormWarning, InputError
+from ...errors import InputError, warn
 from ...progress import long_progress
 from ..inputs import InputForm, is_array, is_data
 from ..restoring import isolated_randomness
@@ -122,11 +121,9 @@ class BatchReader:
                     break
         if chosen is not None:
             total = "" if self._rows is None else f" of {len(self._rows):,}"
-            warnings.warn(
+            warn(
                 f"{self._name}: {len(chosen):,}{total} examples are used, as many as fit into "
-                f"{most_bytes / 2**30:.1f} GiB. Pass fewer, or tensors, to choose them yourself.",
-                BayesNormWarning,
-                stacklevel=4,
+                f"{most_bytes / 2**30:.1f} GiB. Pass fewer, or tensors, to choose them yourself."
             )
         return joined_rows([inputs for inputs, _ in parts]), joined_targets([targets for _, targets in parts])
 

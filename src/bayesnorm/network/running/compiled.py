@@ -14,7 +14,6 @@ from __future__ import annotations
 
 import contextlib
 import copy
-import warnings
 from collections import OrderedDict
 from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass
@@ -24,7 +23,7 @@ import torch
 from torch import Tensor, nn
 from torch.func import functional_call
 
-from ...errors import BayesNormError, BayesNormWarning
+from ...errors import BayesNormError, warn
 from ..calling import largest_difference, select_output
 from ..copying import private_copy
 from ..layers import find_batchnorm
@@ -163,7 +162,7 @@ class CompiledExecutable(Executable):
             message = (
                 f"{type(self.model).__name__} {why}. It runs uncompiled: the numbers are the same, but it takes longer."
             )
-            warnings.warn(message, BayesNormWarning, stacklevel=7)
+            warn(message)
 
     def _compile(self, names: tuple[str, ...]) -> Graph:
         """Return a graph of a copy whose layers `names` are maps that are passed to it."""

@@ -10,7 +10,6 @@ layout, in which convolutions are faster, if the network supports it.
 from __future__ import annotations
 
 import contextlib
-import warnings
 from collections.abc import Callable, Iterator, Mapping
 from functools import partial
 from typing import Any, Self, Unpack
@@ -19,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from ...arguments import as_whole
-from ...errors import BayesNormWarning, InputError, WeightsChangedError
+from ...errors import InputError, WeightsChangedError, warn
 from ...progress import Progress
 from ..calling import (
     call_network,
@@ -133,10 +132,13 @@ class Executable:
             x: A tensor, or anything that `fit` takes. Data sets and streams are read into memory.
             name: The argument's name in messages.
         """
+        return self.inputs_and_targets(x, name)[0]
+
+    def inputs_and_targets(self, x: Any, name: str = "x") -> tuple[Tensor, Any]:
+        """Return inputs as `input` does, and the targets in the data; None if there are none."""
         self._refresh()
-        if not isinstance(x, Tensor):
-            x = whole_data(x, self.form, name)[0]
-        return self.form.placed(x, name, self._device, self._dtype)
+        x, y = (x, None) if isinstance(x, Tensor) else whole_data(x, self.form, name)
+        return self.form.placed(x, name, self._device, self._dtype), y
 
     def labelled(self, x: Any, y: Any = None, name: str = "x") -> tuple[Tensor, Any]:
         """Return inputs as `input` does, and their targets: `y`, or those in the data.
@@ -146,12 +148,11 @@ class Executable:
             y: The targets. Default: None, those in the data.
             name: The argument's name in messages.
         """
-        self._refresh()
+        x, targets = self.inputs_and_targets(x, name)
+        y = targets if y is None else y
         if y is None:
-            x, y = whole_data(x, self.form, name)
-            if y is None:
-                raise InputError(f"{name} has no targets for {self.form.text}. Pass y, or data such as (x, y).")
-        return self.input(x, name), y
+            raise InputError(f"{name} has no targets for {self.form.text}. Pass y, or data such as (x, y).")
+        return x, y
 
     def few(self, x: Tensor) -> Tensor:
         """Return two examples to test with; or all, if the network runs on all nodes of a graph at once."""
@@ -388,9 +389,7 @@ class Executable:
         if not self._warned_of_loop:
             self._warned_of_loop = True
             first = str(error).strip().splitlines()
-            warnings.warn(
+            warn(
                 f"{type(self.model).__name__} cannot be vectorised over samples ({first[0] if first else error!r}). "
-                "Samples run one by one: the numbers are the same, but it takes longer.",
-                BayesNormWarning,
-                stacklevel=2,
+                "Samples run one by one: the numbers are the same, but it takes longer."
             )

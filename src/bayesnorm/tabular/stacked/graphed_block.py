@@ -2,13 +2,12 @@
 
 from __future__ import annotations
 
-import warnings
 from typing import Any
 
 import torch
 from torch import Tensor
 
-from ...errors import BayesNormWarning
+from ...errors import warn
 from ...network import capture_graph
 from .training_block import Block
 
@@ -69,8 +68,6 @@ class GraphedBlock(Block):
         except RuntimeError as error:
             self.failed = True
             torch.cuda.synchronize()
-            warnings.warn(
-                f"A training step could not be recorded, so training is slower: {error}", BayesNormWarning, stacklevel=2
-            )
+            warn(f"A training step could not be recorded, so training is slower: {error}")
         for tensor, value in zip(changed, before, strict=True):
             tensor.copy_(value)
