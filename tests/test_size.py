@@ -15,7 +15,7 @@ SOURCE = Path(__file__).resolve().parents[1] / "src" / "bayesnorm"
 BUDGET = {
     "active": 630,
     "cli": 4_610,
-    "compression": 718,
+    "compression": 724,
     "demo": 53,
     "engines": 609,
     "export": 544,

@@ -167,3 +167,15 @@ def test_a_warning_says_if_predictions_change_and_the_repr_what_was_pruned(train
     regression = bn.MCBN(batch_size=8, states=4).fit(head, x, bn.Gaussian())
     with pytest.warns(bn.BayesNormWarning, match=r"changes \d+% of the outputs' variance on x"):
         prune_channels(regression, x, multiply_adds=0.2, criterion="scale")
+
+
+def test_arguments_that_are_no_inputs_are_refused():
+    class Scaled(nn.Sequential):
+        def forward(self, x, *, scale):
+            return super().forward(x) * scale
+
+    model = Scaled(nn.Linear(3, 5), nn.BatchNorm1d(5), nn.Linear(5, 2)).eval()
+    x = torch.randn(40, 3)
+    posterior = bn.MCBN(8, states=8).fit(model, x, bn.Categorical(), forward_kwargs={"scale": 2.0})
+    with pytest.raises(bn.BayesNormError, match=r"fitted with forward_kwargs \('scale'\).*default values"):
+        prune_channels(posterior, x)

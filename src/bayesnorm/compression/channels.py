@@ -102,6 +102,12 @@ def prune_channels(
             "Fit one first: bn.MCBN(batch_size=32).fit(model, train_data, likelihood)."
         )
     executable = posterior.executable
+    if executable.forward_kwargs:
+        names = ", ".join(map(repr, executable.forward_kwargs))
+        raise NetworkError(
+            f"posterior was fitted with forward_kwargs ({names}), which a pruned network cannot be traced with. Give these "
+            "arguments of forward default values, and fit again without forward_kwargs."
+        )
     (rows, y), network = executable.inputs_and_targets(x), own_copy(posterior.model)
     units = trace_units(network)
     variances = _mean_variances(posterior, seed) if criterion == "statistics" else {}
