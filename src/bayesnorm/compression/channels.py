@@ -105,7 +105,7 @@ def prune_channels(
     if executable.forward_kwargs:
         names = ", ".join(map(repr, executable.forward_kwargs))
         raise NetworkError(
-            f"posterior was fitted with forward_kwargs ({names}), which a pruned network cannot be traced with. Give these "
+            f"posterior was fitted with forward_kwargs ({names}), with which a network cannot be traced. Give these "
             "arguments of forward default values, and fit again without forward_kwargs."
         )
     (rows, y), network = executable.inputs_and_targets(x), own_copy(posterior.model)
