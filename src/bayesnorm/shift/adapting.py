@@ -27,7 +27,7 @@ from .class_mix import MixShift, estimate_shift
 from .comparison import (
     Comparison,
     all_alike,
-    compare,
+    compare_with_training,
     inputs_in_memory,
     over_statistics,
     require_batches,
@@ -124,7 +124,7 @@ def _adapted(posterior: Posterior, x: Any, strength: float | None, shifts: Mappi
         # The shift of an adapted posterior is estimated together with that of the earlier examples.
         shift = shifts.get(id(posterior)) if earlier is None else None
         return _adapted_by_classes(original, x, strength, earlier, shift)
-    comparison = compare(posterior, x)
+    comparison = compare_with_training(posterior, x)
     _warn_of_odd_rows(comparison.rows, comparison.alike)
     if earlier is not None:
         comparison = _with_earlier(earlier, comparison)

@@ -51,7 +51,7 @@ class Comparison:
         return self.shift.square() / self.noise
 
 
-def compare(posterior: BatchNormPosterior, x: Any) -> Comparison:
+def compare_with_training(posterior: BatchNormPosterior, x: Any) -> Comparison:
     """Run new examples through the network in groups of about one batch, each normalised by its own statistics."""
     batches = require_batches(posterior)
     watcher = row_statistics(posterior)
@@ -98,7 +98,7 @@ def inputs_in_memory(posterior: Posterior, x: Any) -> Any:
 
 def compare_with_present(posterior: BatchNormPosterior, x: Any) -> Comparison:
     """Compare with the posterior as it is now: if it was adapted, with the data that it was adapted to."""
-    comparison = compare(posterior, x)
+    comparison = compare_with_training(posterior, x)
     if not isinstance(posterior, AdaptedPosterior):
         return comparison
     strength = comparison.batches.parts.spread(posterior.adaptation.strength)
