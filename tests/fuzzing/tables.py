@@ -11,7 +11,7 @@ import sqlite3
 import sys
 import time
 import zipfile
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from contextlib import closing
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -308,7 +308,7 @@ class Cases:
         return Case(name, "-" if stdin else str(path), shape.refused and not changed, stdin)
 
 
-def read_hostile_tables(folder: Path, seeds: range, *, quick: bool = False) -> Outcomes:
+def read_hostile_tables(folder: Path, seeds: Sequence[int], *, quick: bool = False) -> Outcomes:
     """Read one hostile table for every seed.
 
     Args:
