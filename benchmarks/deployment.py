@@ -254,7 +254,7 @@ def main() -> None:
 
     out = options.out.resolve()
     results: dict[str, Any] = json.loads(out.read_text()) if out.exists() else {"ways": {}}
-    results["machine"] = machine() | {"command": " ".join(["python -m benchmarks.deployment", *sys.argv[1:]])}
+    results["machine"] = machine() | {"command": "python -m benchmarks.deployment"}
     with fitted_run(options.folder) as folder:
         if not (folder / "plain.onnx").exists():
             prepare_network(folder)

@@ -45,6 +45,43 @@ def deployment() -> str:
     return f"{where}:\n\n" + "\n\n".join(parts)
 
 
+def export_costs() -> str:
+    """Return what exported networks cost in onnxruntime, and what the engines of this package cost."""
+    results = read("exporting.json")
+    if results is None:
+        return ""
+    part = results["costs"]
+    batches = (1, 16, 64)
+    lines = [
+        [
+            entry["setting"],
+            *(f"{entry[f'onnx_{batch}']:.3g}" for batch in batches),
+            *(f"{entry[f'engine_{batch}']:.3g}" for batch in batches),
+            f"{100 * (entry['size'] - 1):.1f} %",
+            f"{entry['difference']:.0e}",
+        ]
+        for entry in part["results"]
+    ]
+    head = [
+        "sampled",
+        *(f"file, {batch} images" for batch in batches),
+        *(f"engine, {batch} images" for batch in batches),
+    ]
+    where = f"{hardware(part['machine'])}, onnxruntime {part['versions']['onnxruntime']}"
+    return f"{where}:\n\n{table([*head, 'more bytes', 'largest difference'], lines)}"
+
+
+def export_parity() -> str:
+    """Return the largest difference of other exported networks from their posteriors."""
+    results = read("exporting.json")
+    if results is None:
+        return ""
+    part = results["parity"]
+    lines = [[entry["network"], f"{entry['difference']:.0e}"] for entry in part["results"]]
+    packages = ", ".join(f"{name} {version}" for name, version in part["versions"].items())
+    return f"{hardware(part['machine'])}, {packages}:\n\n{table(['network', 'largest difference'], lines)}"
+
+
 def serving_load() -> str:
     """Return the results of the load test as a table."""
     results = read("serving.json")
@@ -54,7 +91,9 @@ def serving_load() -> str:
     kinds, killed = results["malformed"], results["kills"]
     flood, memory = results["flood"], results["memory"]
     counts = [count for outcomes in kinds["outcomes"].values() for count in outcomes.items()]
-    refused = sum(count for status, count in counts if status.startswith("4"))
+    refused, right, late, left = (
+        sum(count for status, count in counts if status.startswith(start)) for start in ("4", "2", "503", "closed by")
+    )
     one_words, many_words = (
         f"{part['requests_per_second']:.0f} requests per second; p50 {part['p50_ms']:.0f} ms, p99 "
         f"{part['p99_ms']:.0f} ms; {part['server_cpu_ms']:.2g} ms of CPU time per request"
@@ -82,7 +121,9 @@ def serving_load() -> str:
         ],
         [
             f"{kinds['requests']:,} malformed requests",
-            f"{refused:,} refused with status 4xx, {kinds['faults']} faults, {kinds['tracebacks']} tracebacks",
+            f"{refused:,} refused with status 4xx, {late} with 503 because their body came too slowly, {right} right in "
+            f"spite of the change, {left} given up by the client; {kinds['faults']} faults, {kinds['tracebacks']} "
+            "tracebacks",
         ],
     ]
     where = f"{hardware(results['machine'])}, {_load(results['throughput'])}"

@@ -30,7 +30,7 @@ from benchmarks.cost_tables import (
     shift_cost,
     versions,
 )
-from benchmarks.deployment_tables import deployment, serving_load
+from benchmarks.deployment_tables import deployment, export_costs, export_parity, serving_load
 from benchmarks.image_tables import (
     atanov_table1,
     compression,
@@ -307,7 +307,11 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "fitting-table": fitting,
         "versions-table": versions,
     },
-    "how_to/deploy.md": {"deployment": deployment},
+    "how_to/deploy.md": {
+        "deployment": deployment,
+        "export-costs": export_costs,
+        "export-parity": export_parity,
+    },
     "how_to/serve.md": {"serving-load": serving_load},
     "benchmarks/methods.md": {"methods-table": methods},
     "benchmarks/shift.md": {"shift-cost": shift_cost},

@@ -240,7 +240,9 @@ def main() -> None:
     parser.add_argument("--out", type=Path, default=Path("results/serving.json"))
     options = parser.parse_args()
     results: dict[str, Any] = json.loads(options.out.read_text()) if options.out.exists() else {}
-    results["machine"] = machine() | {"command": " ".join(["python -m benchmarks.serving", *sys.argv[1:]])}
+    results["machine"] = machine() | {
+        "command": "python -m benchmarks.serving" + ("" if options.scale == 1 else f" --scale {options.scale:g}")
+    }
     with fitted_run(options.folder) as place:
         rows = Rows(place / "run", place / "table.csv")
         for name in options.only:

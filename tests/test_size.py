@@ -21,7 +21,7 @@ BUDGET = {
     "export": 544,
     "integrations": 59,
     "likelihoods": 720,
-    "maps": 525,
+    "maps": 528,
     "methods": 668,
     "metrics": 659,
     "network": 4_838,

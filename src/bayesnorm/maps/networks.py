@@ -9,6 +9,7 @@ import colorsys
 import importlib
 import json
 import sys
+import warnings
 import zipfile
 from dataclasses import dataclass, fields
 from pathlib import Path
@@ -203,7 +204,9 @@ def _torch_file(path: Path) -> dict[str, Tensor]:
             with zipfile.ZipFile(path) as archive:
                 if any(part.compress_type != zipfile.ZIP_STORED for part in archive.infolist()):
                     raise ValueError("torch.save does not compress")  # small files could fill the memory
-        content = torch.load(path, map_location="cpu", weights_only=True)
+        with warnings.catch_warnings():
+            warnings.simplefilter("ignore")  # of old formats
+            content = torch.load(path, map_location="cpu", weights_only=True)
     except Exception as error:
         # The message of torch advises to read the file with code that could be in it.
         why = type(error).__name__ if "weights_only" in str(error) else _words(error)
