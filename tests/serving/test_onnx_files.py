@@ -100,13 +100,15 @@ def test_an_exported_table_has_dates_and_classes(tmp_path: Path):
     metadata = {"kind": "table", "columns": columns, "classes": ["no", "yes"]}
     path = write_file(tmp_path / "t.onnx", nodes, inputs, [("probs", double, ["n", 2])], metadata)
     with serving_model(OnnxModel(path)) as server:
-        rows = [{"day": "1970-01-02T00:00:01.5", "x": 2}, {"day": "1970-01-01", "x": 2}, {"day": "", "x": 1}]
+        days = "1970-01-02T00:00:01.5", "1970-01-01", "1970-01-01T00:00+05:30", ""
+        rows = [{"day": day, "x": 2 if day else 1} for day in days]
         assert server.ask("POST", "/predict", {"rows": rows}).json["predictions"] == [
             {"predicted": "no", "p(no)": 86401.5, "p(yes)": 2},
             {"predicted": "yes", "p(no)": 0, "p(yes)": 2},
+            {"predicted": "yes", "p(no)": 0, "p(yes)": 2},
             {"predicted": "no", "p(no)": None, "p(yes)": 1},
         ]
-        for wrong in ("31.1.2024", 5, "now", "today"):
+        for wrong in ("31.1.2024", 5, "now", "today", "2024-02-30", "2024-01-31+01:00", "2024-01-31 junk"):
             reply = server.ask("POST", "/predict", {"rows": [{"day": wrong, "x": 1}]})
             assert (reply.status, "a date such as" in reply.json["error"]) == (400, True)
 

@@ -16,6 +16,11 @@ from ..errors import BayesNormError, InputError, quoted
 from ..export import OnnxFile, OnnxTensor, open_onnx
 from .models import DATATYPES, Batch, Tensor
 
+# A date, maybe with a time, whose time zone is left out as in training.
+DATE = re.compile(
+    r"(\d{4}-\d\d-\d\d)([T ]\d\d:\d\d(?::\d\d(?:\.\d{1,9})?)?)?(?(2)\s*(?:[zZ]|[+-]\d\d:?\d\d)?)", re.ASCII
+)
+
 
 class OnnxModel:
     """An ONNX file as the server needs it.
@@ -131,9 +136,10 @@ def _number(cell: Any, dtype: np.dtype[Any]) -> float | int:
 
 
 def _seconds(cell: Any) -> float:
-    """Return a date as seconds since 1970, or raise an error; a missing one is NaN."""
+    """Return a date as seconds since 1970 in local time, or raise an error; a missing one is NaN."""
     if cell is None or cell == "":
         return math.nan
-    if not isinstance(cell, str) or not re.match(r"\d{4}-\d\d-\d\d", cell):
+    match = DATE.fullmatch(cell) if isinstance(cell, str) else None
+    if match is None:
         raise ValueError
-    return float((np.datetime64(cell, "us") - np.datetime64(0, "us")) / np.timedelta64(1, "s"))
+    return float((np.datetime64(match[1] + (match[2] or ""), "us") - np.datetime64(0, "us")) / np.timedelta64(1, "s"))
