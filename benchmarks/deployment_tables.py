@@ -121,8 +121,8 @@ def serving_load() -> str:
         ],
         [
             f"{kinds['requests']:,} malformed requests",
-            f"{refused:,} refused with status 4xx, {late} with 503 because their body came too slowly, {right} right in "
-            f"spite of the change, {left} given up by the client; {kinds['faults']} faults, {kinds['tracebacks']} "
+            f"{refused:,} refused with status 4xx, {late} with 503 because their body came too slowly, {right} right "
+            f"in spite of the change, {left} given up by the client; {kinds['faults']} faults, {kinds['tracebacks']} "
             "tracebacks",
         ],
     ]

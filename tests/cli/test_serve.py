@@ -168,7 +168,8 @@ def test_options_that_cannot_be_used_are_refused(
     assert "either" in refuses("serve", code=2)
     assert "either" in refuses("serve", run, "--model", "a:b", code=2)
     assert "--posterior" in refuses("serve", "--model", "a:b", code=2)
-    assert "--shape" in refuses("serve", "--model", "a:b", "--posterior", "p", "--shape", "3,x", code=2)
+    for shape in ("3,x", "3,0", "99999,99999", f"3,{'9' * 5000}", ""):
+        assert "--shape" in refuses("serve", "--model", "a:b", "--posterior", "p", "--shape", shape, code=2)
     assert "--level" in refuses("serve", run, "--level", 90, code=2)
     for file in (tmp_path / "none", "/dev/zero"):
         assert "--token-file" in refuses("serve", run, "--token-file", file, code=2)

@@ -10,8 +10,8 @@ pytest.importorskip("sklearn", reason="needs scikit-learn and pandas: pip instal
 from .child import in_a_child
 from .tables import read_hostile_tables
 
-# Seeds that every run of the tests reads: every second shape of all formats, a sheet with a row far away, missing values
-# in Parquet, and some files with random changes.
+# Seeds that every run of the tests reads: every second shape of all formats, a sheet with a row far away, a Parquet
+# file of missing values, and some files with random changes.
 SEEDS = [*range(0, 80, 2), 41, 53]
 
 # Bytes of memory that a process may take, also if a file has more.

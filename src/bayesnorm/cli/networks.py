@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import math
+import re
 import warnings
 from pathlib import Path
 from typing import Annotated, Any
@@ -21,6 +23,9 @@ Weights = Annotated[
 PosteriorFile = Annotated[Path | None, option("FILE", "File that `posterior.save` wrote; with --model.")]
 Shape = Annotated[str | None, option("N,N,...", "Shape of one example, such as 3,32,32; with --model.")]
 
+# Numbers in the largest example: those of the largest image, with one channel.
+MOST_NUMBERS = 2**28
+
 
 def load_posterior(
     model: str, weights: Path | None, posterior: Path | None, shape: str | None
@@ -35,9 +40,12 @@ def load_posterior(
 
     if posterior is None or shape is None:
         raise UsageError("--model also needs --posterior (a file of posterior.save) and --shape, such as 3,32,32.")
-    sizes = shape.split(",")
-    if not all(size.strip().isdecimal() and int(size) > 0 for size in sizes):
-        raise UsageError(f"--shape must be the sizes of one example, such as 3,32,32, got {quoted(shape)}.")
+    sizes = [int(size) if re.fullmatch(r"\s*\d{1,9}\s*", size) else 0 for size in shape.split(",")]
+    if not 0 < math.prod(sizes) <= MOST_NUMBERS:
+        raise UsageError(
+            f"--shape must be the sizes of one example, such as 3,32,32, with at most {MOST_NUMBERS:,} numbers "
+            f"altogether, got {quoted(shape)}."
+        )
     network, _ = load_network(model, weights)
     with warnings.catch_warnings():
         warnings.simplefilter("error")  # weights of another network
@@ -45,4 +53,4 @@ def load_posterior(
             loaded = load(posterior, network)
         except UserWarning as warning:
             raise BayesNormError(f"--posterior: {warning}") from None
-    return loaded, tuple(map(int, sizes))
+    return loaded, tuple(sizes)
