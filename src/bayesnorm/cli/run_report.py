@@ -13,6 +13,7 @@ from ..metrics import VARIANCE_FLOOR, constant_variance
 from ..words import format_count, format_number, format_percent
 from .baselines import fit_baselines
 from .held_out import LEVEL, HeldOutPredictions
+from .measured_influence import measure_influence
 from .options import METHOD_DESCRIPTIONS, Task, UncertaintyMethod
 from .run_folder import json_value
 from .training_table import TrainingTable
@@ -107,7 +108,9 @@ def make_report(
     unit = 1.0 if table.task is Task.classification else float(np.var(table.y[train]))
     baselines = fit_baselines(model, table.inputs, table.y, table.task, train, test)
     shift = None if table.time is None else _shift(model, report.test)
-    report = replace(report, curve=_curve(model, report.test, unit), baselines=baselines, shift=shift)
+    influence = measure_influence(model, table.inputs.iloc[test], table.y[test], table.task, target, dict(table.kinds))
+    curve = _curve(model, report.test, unit)
+    report = replace(report, curve=curve, baselines=baselines, shift=shift, influence=influence)
     all_scores = asdict(report.test.scores()["model"])
     scores = {name: None if value is None or math.isnan(value) else value for name, value in all_scores.items()}
     first = {"possible leak": leak_words(table.leaks, target)} if table.leaks else {}

@@ -22,6 +22,11 @@ from .contents import (
     UncertaintyReasons as UncertaintyReasons,
     cpu_name as cpu_name,
 )
+from .influence import (
+    ColumnInfluence as ColumnInfluence,
+    Influence as Influence,
+    PartialDependence as PartialDependence,
+)
 from .next_steps import more_rows_words as more_rows_words
 from .other_pages import (
     FEW_ROWS as FEW_ROWS,

@@ -16,6 +16,7 @@ import numpy as np
 
 from ..errors import InputError
 from .classification import ClassificationTest
+from .influence import Influence
 from .page_plots import LearningCurve
 from .regression import Array, RegressionTest
 
@@ -269,6 +270,7 @@ class Report:
         reasons: Which columns cause the uncertainty of the most uncertain rows; None if unknown.
         curve: How the error falls with the number of rows; None if unknown.
         baselines: Predictions of simple models for the same rows.
+        influence: What drives predictions and their uncertainty; None if unknown.
         shift: How the error grew over time; None if it did not clearly, or if the test rows are not the latest.
     """
 
@@ -285,6 +287,7 @@ class Report:
     curve: LearningCurve | None = None
     baselines: tuple[Baseline, ...] = ()
     shift: ErrorShift | None = None
+    influence: Influence | None = None
 
     def __post_init__(self) -> None:
         if len(self.rows.numbers) != len(self.test):

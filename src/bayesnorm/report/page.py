@@ -30,6 +30,7 @@ from ..writing import write_bytes
 from .classification import Confusions
 from .contents import Column, Report
 from .honesty import honesty
+from .influence import DependencePlot, Influence
 from .next_steps import honesty_step, more_rows_words, prediction_step, usefulness_step
 from .other_pages import DriftReport, MapsReport, drift_context, maps_context
 from .page_plots import TIMES, LearningCurve
@@ -145,6 +146,7 @@ def _context(report: Report) -> dict[str, Any]:
         "reasons": reason_pictures(report),
         "unusual": 0 if test.unusual is None else int(test.unusual.sum()),
         "confusions": None if isinstance(test, RegressionTest) else Confusions.from_test(test),
+        "influence": influence_pictures(report.influence),
         "uncertainty_words": uncertainty_words(report),
         "more_rows_words": more_rows_words(report),
         "curve": _curve_picture(report.curve),
@@ -188,6 +190,22 @@ def _curve_picture(curve: LearningCurve | None) -> tuple[PagePicture, ...]:
         "many rows."
     )
     return (page_picture("rows", curve, caption),)
+
+
+def influence_pictures(influence: Influence | None) -> tuple[PagePicture, ...]:
+    """Draw what drives predictions and their uncertainty; nothing if it is unknown."""
+    if influence is None or not influence.columns:
+        return ()
+    bars = {
+        "error": f"The rise of the {influence.score} on {influence.rows:,} rows if one column is shuffled.",
+        "uncertainty": f"The mean absolute change of the {influence.uncertainty} of a row, compared with its mean.",
+    }
+    pictures = [page_picture("influence", influence.bars(by), text, f"Bars-{by}") for by, text in bars.items()]
+    classes = influence.uncertainty == "mutual information"
+    for number, dependence in enumerate(influence.dependence):
+        plot = DependencePlot(dependence, influence.output, bands=not classes)
+        pictures.append(page_picture("influence", plot, plot.caption, f"Dependence{number}"))
+    return tuple(pictures)
 
 
 def uncertainty_words(report: Report) -> str:

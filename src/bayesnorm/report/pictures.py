@@ -31,7 +31,7 @@ RETENTION = "Without the most uncertain rows, the error should fall"
 
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 
-Group = Literal["prediction", "uncertainty", "rows", "reasons", "drift"]
+Group = Literal["prediction", "uncertainty", "influence", "rows", "reasons", "drift"]
 
 
 class TitledPlot(Plot, Protocol):
