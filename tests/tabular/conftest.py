@@ -22,6 +22,7 @@ QUICK: dict[str, Any] = {
     "samples": 8,
     "effective_batch_size": None,
     "random_state": 0,
+    "networks_only": True,
 }
 
 

@@ -16,6 +16,7 @@ from .conftest import mixed_model
 
 ENSEMBLE = {
     "method": "ensemble",
+    "networks_only": True,
     "hidden": (20,),
     "epochs": 40,
     "weight_decay": 1e-4,
@@ -81,8 +82,9 @@ def test_contributions_sum_to_the_rows_uncertainty_less_the_usual_rows(trained):
     X = world(50, seed=1)[0]
     result = trained.explain_uncertainty(X)
     epistemic = trained.predict_dist(X).epistemic[:, 0].numpy()
-    np.testing.assert_allclose(result.total, epistemic, rtol=1e-9)
-    np.testing.assert_allclose(result.contributions.sum(axis=1) + result.baseline, epistemic, rtol=1e-9)
+    # Many rows at a time are predicted in single precision.
+    np.testing.assert_allclose(result.total, epistemic, rtol=1e-4)
+    np.testing.assert_allclose(result.contributions.sum(axis=1) + result.baseline, epistemic, rtol=1e-4)
     assert result.baseline == pytest.approx(float(trained.predict_dist(result.baseline_row).epistemic[0, 0]), rel=1e-9)
     assert result.contributions.index.equals(X.index)
     assert list(result.contributions.columns) == list(X.columns)

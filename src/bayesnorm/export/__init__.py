@@ -8,6 +8,7 @@ from .exporting import (
     export as export,
 )
 from .module import SampledModule as SampledModule, as_module as as_module
+from .outputs import read_outputs as read_outputs
 from .quantiles import MixtureInterval as MixtureInterval
 from .triton import (
     OnnxFile as OnnxFile,

@@ -188,7 +188,10 @@ def normalised_weights(weights: Tensor | None, like: Tensor) -> Tensor:
     """Return normalised weights for the n samples along the first axis of `like`; None means equal weights."""
     if weights is None:
         return torch.full((len(like),), 1 / len(like), dtype=like.dtype, device=like.device)
-    if weights.shape != (len(like),) or bool((weights < 0).any()) or not bool(0 < weights.sum() < math.inf):
+    checked = not _is_exporting()  # a program cannot depend on values
+    if checked and (
+        weights.shape != (len(like),) or bool((weights < 0).any()) or not bool(0 < weights.sum() < math.inf)
+    ):
         raise InputError(
             f"weights has shape {tuple(weights.shape)} for {len(like)} samples. Pass one finite, non-negative number "
             "per sample. At least one of them must be positive."

@@ -38,7 +38,7 @@ def check_parameters(parameters: dict[str, Any]) -> None:
     for name in ("precision", "temperature"):
         if values[name] is not None:
             require_positive(name, values[name], requirement="None or a positive number")
-    for name in ("heteroscedastic", "conformal", "fast", "interruptible"):
+    for name in ("heteroscedastic", "conformal", "fast", "interruptible", "networks_only"):
         if not isinstance(values[name], bool | np.bool_):
             raise BayesNormError(f"{name} must be True or False, got {values[name]!r}.")
     if values["heteroscedastic"] and values["precision"] is not None:

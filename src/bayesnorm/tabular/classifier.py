@@ -20,6 +20,9 @@ from ..predictive import ClassificationPredictive
 from .checks import as_input_errors, require_enough_rows
 from .estimator import TabularEstimator
 from .model_file import ESTIMATORS
+from .pool import Pool
+from .pool_fitting import OtherKinds, pool_classes
+from .search_results import Selection
 from .targets import LabelTargets, Targets
 
 
@@ -129,6 +132,9 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
             )
         require_enough_rows(len(rows))
         return LabelTargets(torch.from_numpy(numbers.astype(np.int64)), weights, len(self.classes_))
+
+    def _pooled(self, others: OtherKinds, targets: Any) -> tuple[Pool, Selection]:
+        return pool_classes(others, targets, self.selection_, fixed=self.temperature is not None)
 
     def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:
         if self.temperature is None:

@@ -31,8 +31,11 @@ from .data_frames import as_pandas
 from .explaining import PAIRS, UncertaintyExplanation, explain_uncertainty, usual_row
 from .fast_networks import FastNetworks
 from .held_out import Split
+from .intervals import ConformalScores, OutOfFold
 from .model_file import posterior_from, posterior_parts, write_estimator
 from .networks import BATCH_STATISTICS
+from .pool import Pool
+from .pool_fitting import OtherKinds
 from .preprocessing import Preprocessing, TableRows
 from .search_plan import PLANNED, folds_for, folds_of_groups, plan_for
 from .search_results import Selection
@@ -69,6 +72,7 @@ class TabularEstimator(BaseEstimator):
     max_epochs: int | None = None
     samples: int = 64
     members: int | None = None
+    networks_only: bool = False
     fast: bool = False
     interruptible: bool = False
     device: str = "cpu"
@@ -76,6 +80,7 @@ class TabularEstimator(BaseEstimator):
     verbose: int = 0
 
     posterior_: Posterior = field(init=False)
+    pool_: Pool | None = field(init=False)
     selection_: Selection = field(init=False)
     preprocessing_: Preprocessing = field(init=False)
     likeness_: Likeness = field(init=False)
@@ -92,6 +97,14 @@ class TabularEstimator(BaseEstimator):
     @abstractmethod
     def _likelihood(self, targets: Targets) -> tuple[Likelihood, bool]:
         """Return the likelihood in standard units, and whether to choose its noise."""
+
+    @abstractmethod
+    def _pooled(self, others: OtherKinds, targets: Any) -> tuple[Pool, Selection]:
+        """Return the combination of the networks with other kinds of members, and the selection with its results."""
+
+    def _conformal_scores(self, inputs: NDArray[np.float64]) -> tuple[ConformalScores, ...]:
+        """Return the conformal scores of each target for the inputs of the training rows; () for classes."""
+        return ()
 
     @abstractmethod
     def _uncertainty_columns(self, predictive: Any) -> dict[str, NDArray[np.float64]]:
@@ -124,6 +137,15 @@ class TabularEstimator(BaseEstimator):
         if self.preprocessing_.used is not None:
             warn(self.preprocessing_.screening_words)
         self.posterior_, self.selection_ = chooser.fit()
+        self.pool_ = None
+        if self.selection_.out_of_fold is not None and not self.networks_only:
+            split = split_of(self.selection_.out_of_fold, len(numbers))
+            inputs = self.preprocessing_.network_inputs(table.features)
+            bars = self._likelihood(targets)[1] and getattr(self, "heteroscedastic", False)
+            others = OtherKinds.fit(inputs, targets, split, chooser.trainer.screen, self.seed_, row_wise=bars)
+            self.pool_, self.selection_ = self._pooled(others, targets)
+            if getattr(self, "conformal", False):
+                self.selection_ = replace(self.selection_, conformal=self._conformal_scores(inputs))
         if self.selection_.out_of_fold is not None:
             self.selection_.out_of_fold.rows[:] = numbers[self.selection_.out_of_fold.rows]
         return self
@@ -319,20 +341,25 @@ class TabularEstimator(BaseEstimator):
         write_estimator(self, path)
 
     def _predictive_of(self, features: NDArray[np.float64]) -> Predictive:
-        """Return the predictive distribution for rows of features.
+        """Return the predictive distribution for rows of features."""
+        return self._predict_inputs(self.preprocessing_.network_inputs(features))
+
+    def _predict_inputs(self, inputs: NDArray[np.float64]) -> Predictive:
+        """Return the predictive distribution for inputs of the network, (rows, inputs)."""
+        if self.pool_ is None:
+            return self._by_networks(inputs)
+        return self.pool_.predictive(partial(self._by_networks, inputs), inputs)
+
+    def _by_networks(self, inputs: NDArray[np.float64]) -> Predictive:
+        """Return the predictive distribution of the networks for their inputs.
 
         Many rows are predicted in single precision: the difference is below 1e-5 of a row's standard deviation.
         """
-        inputs = self.preprocessing_.network_inputs(features)
         if len(inputs) >= FAST_ROWS and (networks := self._fast_networks()) is not None:
             outputs = networks.outputs(torch.from_numpy(inputs).float())
             if bool(outputs.isfinite().all()):
                 return self.posterior_.likelihood.predictive(outputs)
-        return self._predict_inputs(inputs)
-
-    def _predict_inputs(self, inputs: NDArray[np.float64]) -> Predictive:
-        """Return the predictive distribution for inputs of the network, (rows, inputs)."""
-        return self.posterior_.predict(_rounded(inputs), MonteCarlo(self._samples), seed=self.seed_)
+        return self.posterior_.predict(rounded(inputs), MonteCarlo(self._samples), seed=self.seed_)
 
     def _fast_networks(self) -> FastNetworks | None:
         """Return the networks in single precision for the current posterior; None if it is of another kind."""
@@ -345,7 +372,7 @@ class TabularEstimator(BaseEstimator):
 
     def _inputs(self, features: NDArray[np.float64]) -> Tensor:
         """Return the network's inputs for features."""
-        return _rounded(self.preprocessing_.network_inputs(features))
+        return rounded(self.preprocessing_.network_inputs(features))
 
     @property
     def _samples(self) -> int:
@@ -393,9 +420,16 @@ class TabularEstimator(BaseEstimator):
         return hasattr(self, "posterior_")
 
 
-def _rounded(inputs: NDArray[np.float64]) -> Tensor:
+def rounded(inputs: NDArray[np.float64]) -> Tensor:
     """Return inputs rounded to float32, as in training, and stored as float64."""
     return torch.from_numpy(inputs).float().double()
+
+
+def split_of(held_out: OutOfFold, rows: int) -> Split:
+    """Return the rows of the folds of held-out predictions, each trained on all rows of other folds."""
+    folds = [torch.from_numpy(held_out.rows[held_out.fold == k]) for k in range(int(held_out.fold.max()) + 1)]
+    missing = torch.from_numpy(np.setdiff1d(np.arange(rows), held_out.rows))
+    return Split.from_folds([*folds, missing]).first(len(folds))
 
 
 def _split(folds: list[NDArray[np.int64]], count: int) -> Split:

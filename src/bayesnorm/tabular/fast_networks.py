@@ -138,9 +138,11 @@ class FastNetworks:
 
     Args:
         networks: The networks.
+        order: The place of each sample in the outputs of all networks together, (samples,).
     """
 
     networks: tuple[FastNetwork, ...]
+    order: Tensor
 
     @classmethod
     def from_posterior(cls, posterior: Posterior, samples: int, seed: int) -> Self | None:
@@ -151,21 +153,25 @@ class FastNetworks:
             samples: Number of samples.
             seed: Seed of the samples.
         """
+        passes, order = posterior.passes(samples, seed), torch.arange(samples)
         if isinstance(posterior, EnsemblePosterior) and posterior.certain:
             pairs = [(member.model, dict[str, Tensor]()) for member in posterior.members]
+            if passes[0].sources is not None and samples == len(pairs):
+                order = passes[0].sources
         else:
-            passes = posterior.passes(samples, seed)
             if any(part.sources is not None for part in passes):
                 return None
             pairs = [(part.executable.model, part.states or {}) for part in passes]
+            if all(part.places is not None for part in passes):
+                order = torch.cat([part.places for part in passes if part.places is not None]).argsort()
         networks = [FastNetwork.from_network(*pair) for pair in pairs]
         if any(network is None for network in networks):
             return None
-        return cls(tuple(network for network in networks if network is not None))
+        return cls(tuple(network for network in networks if network is not None), order)
 
     @torch.inference_mode()
     def outputs(self, x: Tensor) -> Tensor:
-        """Return the outputs under all samples, network by network, (samples, rows, outputs), in double precision.
+        """Return the outputs under all samples, (samples, rows, outputs), in double precision.
 
         Args:
             x: Inputs of the networks, (rows, inputs), in single precision.
@@ -176,7 +182,7 @@ class FastNetworks:
             rows = slice(start, start + BLOCK)
             for network, part in zip(self.networks, results.split(sizes), strict=True):
                 network.write(x[rows], part[:, :, rows])
-        return results.transpose(1, 2)
+        return results[self.order].transpose(1, 2)
 
 
 def _blocks(layers: Sequence[nn.Module], first: int) -> list[tuple[str, nn.Linear, nn.BatchNorm1d, bool]]:

@@ -50,6 +50,7 @@ from ..training import Rescaled
 from .checks import check_parameters
 from .intervals import LEVELS, ConformalScores, IntervalLevels
 from .networks import Encoded, PiecewiseLinear, Waves, network_for, parsed_encoding
+from .pool_file import pool_from, pool_parts
 from .preprocessing import Preprocessing
 from .search_results import NetworkSetting, Selection
 from .training_columns import TrainingColumns
@@ -92,6 +93,7 @@ _FILE = record(
     posterior=_POSTERIOR,
     training_columns=anything,
     ranges=anything,
+    pool=later(optional(anything)),
 )
 """The structure of a file's JSON."""
 
@@ -120,6 +122,9 @@ def write_estimator(estimator: Any, path: str | os.PathLike[str]) -> None:
         "training_columns": estimator.training_columns_.config(),
         "ranges": estimator.ranges_.config(),
     }
+    if estimator.pool_ is not None:
+        parts, config["pool"] = pool_parts(estimator.pool_)
+        tensors |= parts
     levels = getattr(estimator, "interval_levels_", None)
     arrays = {} if levels is None else {"interval_levels": levels.levels}
     if getattr(estimator, "conformal", False):
@@ -167,7 +172,7 @@ def _restored(tensors: dict[str, Tensor], config: dict[str, Any]) -> Any:
     estimator.seed_, estimator.n_features_in_ = config["seed"], columns
     if config["names"] is not None:
         estimator.feature_names_in_ = np.array(config["names"], dtype=object)
-    arrays = {name: tensor for name, tensor in tensors.items() if not name.startswith(("network.", "posterior."))}
+    arrays = {name: tensor for name, tensor in tensors.items() if not name.startswith(("network.", "posterior.", "pool."))}
     correlated = "likeness.root" in arrays and arrays["likeness.root"].dim() == 2
     root = Array((features, features) if correlated else (features,), DOUBLE)
     expected = {"likeness.mean": Array((features,), DOUBLE), "likeness.root": root}
@@ -200,6 +205,11 @@ def _restored(tensors: dict[str, Tensor], config: dict[str, Any]) -> Any:
         arrays["likeness.mean"].numpy(), arrays["likeness.root"].numpy(), config["threshold"]
     )
     estimator.posterior_ = posterior_from(tensors, posterior, estimator.method, estimator.selection_.chosen)
+    classes = isinstance(estimator, ClassifierMixin)
+    outputs = posterior["outputs"] if classes else estimator.n_outputs_
+    estimator.pool_ = None
+    if config.get("pool") is not None:
+        estimator.pool_ = pool_from(tensors, config["pool"], posterior["inputs"], outputs, classes=classes)
     return estimator
 
 

@@ -16,9 +16,12 @@ from ..errors import BayesNormError, InputError
 from ..likelihoods import Likelihood
 from ..predictive import RegressionPredictive, require_level
 from .checks import as_input_errors, real_targets, require_enough_rows
-from .estimator import TabularEstimator
-from .intervals import IntervalLevels
+from .estimator import TabularEstimator, rounded
+from .intervals import ConformalScores, IntervalLevels
 from .model_file import ESTIMATORS
+from .pool import Pool
+from .pool_fitting import OtherKinds, pool_numbers
+from .search_results import Selection
 from .targets import NumberTargets, Targets
 
 
@@ -187,11 +190,15 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
                 "Conformal intervals need an estimator that was fitted with conformal=True and cross-validation. Fit "
                 "it again with conformal=True and folds=5."
             )
-        x, count = self._inputs(self._read(X).features), len(scores[0].scores)
-        members = getattr(self.posterior_, "members", (self.posterior_,))[:count]
+        mean, std = self._of_folds(self.preprocessing_.network_inputs(self._read(X).features), len(scores[0].scores))
+        return np.moveaxis(mean.numpy(), 2, 0), np.moveaxis(std.numpy(), 2, 0)
+
+    def _of_folds(self, inputs: NDArray[np.float64], count: int) -> tuple[Tensor, Tensor]:
+        """Return the means and scales that the members of each fold predict, each (folds, rows, outputs)."""
+        x, members = rounded(inputs), getattr(self.posterior_, "members", (self.posterior_,))[:count]
         parts: list[Any] = [member.likelihood.predictive(member.executable.point(x)[None]) for member in members]
-        mean, std = torch.cat([part.loc for part in parts]).numpy(), torch.cat([part.scale for part in parts]).numpy()
-        return np.moveaxis(mean, 2, 0), np.moveaxis(std, 2, 0)
+        mean, scale = torch.cat([part.loc for part in parts]), torch.cat([part.scale for part in parts])
+        return (mean, scale) if self.pool_ is None else self.pool_.of_folds(mean, scale, inputs)
 
     def interval_of(self, predictive: RegressionPredictive, level: float = 0.9) -> tuple[Tensor, Tensor]:
         """Return the interval of `predict_interval` for a predictive of `predict_dist`: two tensors (rows, outputs)."""
@@ -233,6 +240,24 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
             return targets.likelihood, self.folds is not None
         noise = 1 / (float(self.precision) * targets.std.square())
         return targets.likelihood.with_noise(noise[0] if len(noise) == 1 else noise), False
+
+    def _pooled(self, others: OtherKinds, targets: Any) -> tuple[Pool, Selection]:
+        likelihood, open_noise = self._likelihood(targets)
+        return pool_numbers(others, targets, self.selection_, None if open_noise else likelihood.noise)
+
+    def _conformal_scores(self, inputs: NDArray[np.float64]) -> tuple[ConformalScores, ...]:
+        """Return the conformal scores of each target, from the members of each fold for its held-out rows."""
+        held_out: Any = self.selection_.out_of_fold
+        folds = int(held_out.fold.max()) + 1
+        mean, scale = (part.numpy() for part in self._of_folds(inputs[held_out.rows], folds))
+        places = [np.flatnonzero(held_out.fold == fold) for fold in range(folds)]
+        return tuple(
+            ConformalScores.fit(
+                *([values[fold, rows, column] for fold, rows in enumerate(places)] for values in (mean, scale)),
+                [held_out.target[rows, column] for rows in places],
+            )
+            for column in range(self.n_outputs_)
+        )
 
     def _like_y(self, values: torch.Tensor) -> NDArray[np.float64]:
         """Return values, (rows, outputs), in the shape of the training targets."""

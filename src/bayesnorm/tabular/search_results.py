@@ -26,7 +26,7 @@ import pandas as pd
 import torch
 from torch import Tensor
 
-from ..schema import either, listed, mapping, number, one_of, optional, record, text, whole, with_tuples
+from ..schema import either, later, listed, mapping, number, one_of, optional, record, text, whole, with_tuples
 from .intervals import ConformalScores, OutOfFold
 from .search_plan import Setting
 
@@ -175,6 +175,7 @@ _SETTING = record(
     point_score=optional(number()),
     score=optional(number()),
 )
+_KIND = record(kind=text, weight=number(0, 1), score=number())
 _CONFIG = record(
     score=one_of("crps", "nll"),
     noise=mapping(either(list, listed(number()), number())),
@@ -184,8 +185,25 @@ _CONFIG = record(
     uncertainty=optional(_PARTS),
     settings=listed(_SETTING, 1),
     chosen=whole(),
+    kinds=later(listed(_KIND)),
+    error_bars=later(text),
 )
 """The structure of `Selection.config()`."""
+
+
+@dataclass(frozen=True)
+class KindResult:
+    """One kind of members of a model.
+
+    Args:
+        kind: "networks", "trees" or "linear".
+        weight: Its weight in the model's predictions, from 0 to 1.
+        score: Its score alone on held-out rows, at its best noise: CRPS in the units of the target, or NLL.
+    """
+
+    kind: str
+    weight: float
+    score: float
 
 
 @dataclass(frozen=True, eq=False)
@@ -203,6 +221,10 @@ class Selection:
             {"temperature": ...}.
         seconds: Duration of the whole fit.
         uncertainty: How much of the held-out error is epistemic, and how it falls with more rows; None without folds.
+        kinds: The kinds of members with their weights and scores; empty if all members are networks.
+        error_bars: Where the noise of a row comes from: "the same for all rows", "from the networks", "from the trees"
+            or "from networks and trees". The one with the lowest CRPS on held-out rows is used. "" for classes, and if
+            all members are networks.
         conformal: The conformal scores of each target; empty for classes, and in files saved with `conformal=False`.
         out_of_fold: Cross-validated predictions of the training rows; None without folds, and in a loaded model.
     """
@@ -215,6 +237,8 @@ class Selection:
     noise: dict[str, Any] = field(default_factory=dict)
     seconds: float = 0.0
     uncertainty: UncertaintyParts | None = None
+    kinds: tuple[KindResult, ...] = ()
+    error_bars: str = ""
     conformal: tuple[ConformalScores, ...] = field(default=(), repr=False)
     out_of_fold: OutOfFold | None = field(default=None, repr=False)
 
@@ -225,7 +249,8 @@ class Selection:
 
     def config(self) -> dict[str, Any]:
         """Return the selection as JSON values, without predictions."""
-        fields = {name: getattr(self, name) for name in ("score", "noise", "effective_batch_size", "folds", "seconds")}
+        names = ("score", "noise", "effective_batch_size", "folds", "seconds", "error_bars")
+        fields = {name: getattr(self, name) for name in names} | {"kinds": [asdict(kind) for kind in self.kinds]}
         settings = [
             {name: None if value != value else value for name, value in asdict(s).items()} for s in self.settings
         ]  # NaN is not a JSON value
@@ -243,4 +268,7 @@ class Selection:
         settings = tuple(NetworkSetting(**fields) for fields in records)
         parts = config["uncertainty"] and UncertaintyParts(**with_tuples(config["uncertainty"]))
         noise, chosen = with_tuples(config["noise"]), settings[config["chosen"]]
-        return cls(**config | {"settings": settings, "chosen": chosen, "noise": noise, "uncertainty": parts})
+        kinds = tuple(KindResult(**fields) for fields in config.get("kinds", ()))
+        return cls(
+            **config | {"settings": settings, "chosen": chosen, "noise": noise, "uncertainty": parts, "kinds": kinds}
+        )

@@ -17,11 +17,12 @@ from torch import Tensor, nn
 
 from ..engines import MonteCarlo
 from ..errors import BayesNormError
-from ..export import as_module
+from ..export import MixtureInterval, as_module, read_outputs
 from ..words import DAY
 from .encoded_columns import LARGEST, LINEAR, WEEKDAYS, CategoricalColumn, DateColumn, NumericColumn
 from .intervals import LEVELS, WIDEST
 from .model_file import posterior_from, posterior_parts
+from .pool_module import as_pool_module
 from .preprocessing import Preprocessing, TableColumn
 
 # The names of outputs, and those that `as_module` gives them.
@@ -90,19 +91,33 @@ class TableModule(nn.Module):
             level=own_level,
         )
         self.names, self._inner = tuple(names), names
+        self._pool, self._likelihood = None, single.likelihood
+        if estimator.pool_ is not None:
+            self._pool = as_pool_module(estimator.pool_, shift)
+            noise = estimator.pool_.combination.noise
+            self._interval = None if noise is None else MixtureInterval(own_level, noise.family)
 
     def features(self, columns: Sequence[Tensor]) -> Tensor:
-        """Return the inputs of the networks, in single precision."""
+        """Return the inputs of the networks."""
         parts = [part for encode, column in zip(self._encode, columns, strict=True) for part in encode(column)]
         features = torch.stack(parts, 1) if parts else torch.zeros_like(columns[0], dtype=torch.float64)[:, None]
         features = (features - self.feature_mean) / self.feature_std
         if self._used is not None:
             features = features[:, self._used] if self._used else torch.zeros_like(features[:, :1])
-        return features.float()
+        return features
 
     def forward(self, *columns: Tensor) -> dict[str, Tensor]:
         """Return the predictions by name: numbers of each row, or probabilities (rows, classes)."""
-        values = self.body(self.features(columns))
+        features = self.features(columns)
+        if self._pool is None:
+            values = self.body(features.float())
+        else:
+
+            def networks() -> Any:
+                return self._likelihood.predictive(self.body.outputs(features.float()))
+
+            predictive = self._pool.predictive(networks, features)
+            values = read_outputs(predictive, tuple(self._inner.values()), lambda _: self._interval)
         results = {}
         for name, inner in self._inner.items():
             value = values[inner].double()
