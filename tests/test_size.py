@@ -18,7 +18,7 @@ BUDGET = {
     "compression": 724,
     "demo": 53,
     "engines": 609,
-    "export": 544,
+    "export": 545,
     "integrations": 59,
     "likelihoods": 720,
     "maps": 528,

@@ -83,6 +83,9 @@ def fit(
         int | None,
         option("N", "Number of networks that are averaged.", "10; 6 with --fast or above 2,500 training rows", min=1),
     ] = None,
+    networks_only: Annotated[
+        bool, flag("--networks-only", "Train networks only, without boosted trees and a linear model.")
+    ] = False,
     fast: Annotated[
         bool,
         flag(

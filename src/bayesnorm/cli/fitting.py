@@ -182,7 +182,7 @@ def _estimator(options: FitOptions, task: Task, progress: bool) -> Any:
     """Return the unfitted estimator for the options."""
     from ..tabular import BayesNormClassifier, BayesNormRegressor
 
-    names = ["method", "hidden", "epochs", "members", "fast", "interruptible"]
+    names = ["method", "hidden", "epochs", "members", "networks_only", "fast", "interruptible"]
     if options.effective_batch_size is not None:
         names.append("effective_batch_size")
     settings = {name: getattr(options, name) for name in names}

@@ -96,6 +96,7 @@ class FitOptions:
         epochs: Number of epochs; None chooses it by cross-validation.
         hidden: Units of each hidden layer; None chooses them by cross-validation.
         members: Number of networks; None for the estimator's default.
+        networks_only: Whether to train networks only, without boosted trees and a linear model.
         fast: Whether to train one configuration only, with half the training budget.
         interruptible: Whether Ctrl-C keeps the networks trained so far.
         conformal: Whether to compute conformal intervals.
@@ -120,6 +121,7 @@ class FitOptions:
     epochs: int | None
     hidden: tuple[int, ...] | None
     members: int | None
+    networks_only: bool
     fast: bool
     interruptible: bool
     conformal: bool

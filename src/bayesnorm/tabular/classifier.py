@@ -45,11 +45,12 @@ class BayesNormClassifier(ClassifierMixin, TabularEstimator):
             See `BayesNormRegressor`.
         folds: Number of stratified cross-validation folds. None skips cross-validation; every parameter that it would
             choose must then be given. [default: 5]
-        max_epochs, samples, members, fast, interruptible, device, random_state, verbose: See `BayesNormRegressor`.
+        max_epochs, samples, members, networks_only, fast: See `BayesNormRegressor`.
+        interruptible, device, random_state, verbose: See `BayesNormRegressor`.
 
     Attributes:
         classes_: The labels, in the order of the probabilities.
-        posterior_, selection_, preprocessing_, likeness_, ranges_, training_columns_: See `BayesNormRegressor`.
+        posterior_, pool_, selection_, preprocessing_, likeness_, ranges_, training_columns_: See `BayesNormRegressor`.
         n_features_in_, feature_names_in_, seed_: See `BayesNormRegressor`.
     """
 

@@ -309,9 +309,10 @@ class TabularEstimator(BaseEstimator):
     def adapt(self, X: Any, *, strength: float | None = None) -> Self:
         """Return a new estimator whose batch statistics are adapted to unlabelled rows; this one is unchanged.
 
-        See `bayesnorm.adapt`. Only the batch statistics change. Preprocessing, the detection of unusual rows, the
-        noise, the effective batch size and the interval levels stay those of training. Intervals therefore keep their
-        coverage only if the errors after adapting are as large as before.
+        See `bayesnorm.adapt`. Only the batch statistics of the networks change, which count as much as the weight of
+        the networks (`selection_.kinds`). Boosted trees, the linear model, preprocessing, the detection of unusual
+        rows, the noise, the effective batch size and the interval levels stay those of training. Intervals therefore
+        keep their coverage only if the errors after adapting are as large as before.
 
         Args:
             X: A table with the same columns as in training, such as the rows to predict.

@@ -172,7 +172,9 @@ def _restored(tensors: dict[str, Tensor], config: dict[str, Any]) -> Any:
     estimator.seed_, estimator.n_features_in_ = config["seed"], columns
     if config["names"] is not None:
         estimator.feature_names_in_ = np.array(config["names"], dtype=object)
-    arrays = {name: tensor for name, tensor in tensors.items() if not name.startswith(("network.", "posterior.", "pool."))}
+    arrays = {
+        name: tensor for name, tensor in tensors.items() if not name.startswith(("network.", "posterior.", "pool."))
+    }
     correlated = "likeness.root" in arrays and arrays["likeness.root"].dim() == 2
     root = Array((features, features) if correlated else (features,), DOUBLE)
     expected = {"likeness.mean": Array((features,), DOUBLE), "likeness.root": root}

@@ -134,7 +134,7 @@ class Pool:
     mean: Tensor
     std: Tensor
 
-    def predictive(self, networks: Callable[[], Any], x: Numbers) -> Predictive:
+    def predictive(self, networks: Callable[[], Any], x: Any) -> Predictive:
         """Return the predictive of rows, in the units of the targets.
 
         Args:
@@ -142,7 +142,9 @@ class Pool:
             x: Features of the rows.
         """
         weights, bars = self.combination.weights, ERROR_BARS.get(self.combination.error_bars, (0.0, 0.0))
-        others = [models.predict(x) if weight else None for models, weight in zip(self._others, weights[1:], strict=True)]
+        others = [
+            models.predict(x) if weight else None for models, weight in zip(self._others, weights[1:], strict=True)
+        ]
         by_networks: Any = networks() if weights[0] or bars[0] else None
         if self.combination.noise is None:
             return self.combination.classes([by_networks.log_probs if weights[0] else None, *others])

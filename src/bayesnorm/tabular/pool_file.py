@@ -89,14 +89,15 @@ def pool_from(tensors: dict[str, Tensor], config: Any, features: int, outputs: i
     kinds = ["trees", *["tree_scales"] * bool(not classes and ERROR_BARS[config["error_bars"]][1])]
     for kind in kinds:
         for place in range(count):
-            expected |= {
-                f"{kind}.{place}.{name}": Array((None,), types, empty=True) for name, types in TREES.items()
-            }
+            expected |= {f"{kind}.{place}.{name}": Array((None,), types, empty=True) for name, types in TREES.items()}
     for place in range(count):
         expected[f"linear.{place}.weight"] = Array((outputs, features), double)
         expected[f"linear.{place}.bias"] = Array((outputs,), double)
     require_tensors(tensors, expected)
-    trees = {kind: FoldModels(tuple(_trees(tensors, f"{kind}.{k}", features, outputs) for k in range(count))) for kind in kinds}
+    trees = {
+        kind: FoldModels(tuple(_trees(tensors, f"{kind}.{k}", features, outputs) for k in range(count)))
+        for kind in kinds
+    }
     linear = tuple(
         LinearModel(tensors[f"linear.{k}.weight"].numpy(), tensors[f"linear.{k}.bias"].numpy()) for k in range(count)
     )

@@ -23,7 +23,6 @@ from ..predictive import ClassificationPredictive, RegressionPredictive, gaussia
 from .column_checks import ColumnScreen
 from .column_types import Numbers
 from .held_out import Split
-from .intervals import OutOfFold
 from .linear import fit_logistic, fit_ridge
 from .noise import SeenRows, noise_for
 from .pool import ERROR_BARS, KINDS, Combination, FoldModels, Pool, network_scale, pooled
@@ -51,6 +50,9 @@ FEW_CELLS = 500_000
 
 # Range of temperatures.
 TEMPERATURES = torch.tensor(0.2, dtype=torch.float64), torch.tensor(20.0, dtype=torch.float64)
+
+# Range of the common factor of all temperatures.
+COMMON = torch.tensor(0.4, dtype=torch.float64), torch.tensor(1.5, dtype=torch.float64)
 
 
 @dataclass(frozen=True, eq=False)
@@ -195,7 +197,10 @@ def pool_classes(
     y = torch.from_numpy(held_out.target)
     row_weights = torch.ones(len(y)) if held_out.weight is None else torch.from_numpy(held_out.weight)
     logits = [held_out.predictive.log_probs, others.points[0][None], others.points[1][None]]
-    single = [torch.ones((), dtype=torch.float64) if number == 0 else _temperature(part, y, row_weights) for number, part in enumerate(logits)]
+    single = [
+        torch.ones((), dtype=torch.float64) if number == 0 else _temperature(part, y, row_weights)
+        for number, part in enumerate(logits)
+    ]
     right = torch.stack([_true_probs(part, temperature, y) for part, temperature in zip(logits, single, strict=True)])
     grid = _simplex()
     tiny = torch.finfo(torch.float64).tiny
@@ -212,7 +217,7 @@ def pool_classes(
             probs = [_true_probs(part, factor * t, y) for part, t in zip(logits, single, strict=True)]
             return nll_of(weights, torch.stack(probs))
 
-        common, _ = minimise_on_log_scale(objective, *(torch.tensor(end, dtype=torch.float64) for end in (0.4, 1.5)), 9, 8)
+        common, _ = minimise_on_log_scale(objective, *COMMON, grid=9, refinements=8)
     none = torch.empty(0, dtype=torch.float64)
     combination = Combination(
         weights=tuple(weights.tolist()),
@@ -268,7 +273,11 @@ def _least_crps(rows: SeenRows) -> float:
     scale = rows.std / rows.std.square().mean(0).sqrt() * unit
     share = 1.0 if rows.weights is None else rows.weights[:, None]
     return min(
-        float((share * gaussian_crps(rows.target, rows.mean, (factor**2 * scale.square() + rows.uncertainty).sqrt())).mean())
+        float(
+            (
+                share * gaussian_crps(rows.target, rows.mean, (factor**2 * scale.square() + rows.uncertainty).sqrt())
+            ).mean()
+        )
         for factor in FACTORS
     )
 
@@ -297,4 +306,4 @@ def _temperature(logits: Tensor, y: Tensor, row_weights: Tensor) -> Tensor:
     def objective(temperature: Tensor) -> Tensor:
         return (row_weights * -_true_probs(logits, temperature, y).clamp_min(tiny).log()).mean()
 
-    return minimise_on_log_scale(objective, *TEMPERATURES, 21, 12)[0]
+    return minimise_on_log_scale(objective, *TEMPERATURES, grid=21, refinements=12)[0]

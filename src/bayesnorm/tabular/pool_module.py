@@ -25,7 +25,9 @@ class TreesModule(nn.Module):
         models: Any = kind.models
         self.outputs, self.folds = len(models[0].baseline), len(models)
         starts = np.cumsum([0, *(len(model.feature) for model in models)])
-        parts: dict[str, list[Any]] = {name: [] for name in ("feature", "threshold", "right", "value", "root", "column")}
+        parts: dict[str, list[Any]] = {
+            name: [] for name in ("feature", "threshold", "right", "value", "root", "column")
+        }
         for number, (model, start) in enumerate(zip(models, starts, strict=False)):
             parts["column"].append(number * self.outputs + model.output)
             for name in ("feature", "threshold", "right", "value", "root"):

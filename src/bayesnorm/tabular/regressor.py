@@ -29,10 +29,11 @@ from .targets import NumberTargets, Targets
 class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
     """Predict a number for each row of a table, with calibrated intervals, by a Bayesian neural network.
 
-    The model is an ensemble of batch-normalised networks, one or two for each fold of a cross-validation. Each network
-    predicts a mean and a noise level, and sampled batch statistics (Monte Carlo Batch Normalization, MCBN) add
-    epistemic uncertainty. Cross-validation chooses the encoding, layers, weight decay, dropout and epochs, and
-    calibrates the noise, the epistemic uncertainty and the intervals.
+    The model has members of three kinds: batch-normalised networks, boosted trees and a linear model, each with one or
+    two members for each fold of a cross-validation. Each network predicts a mean and a noise level, and sampled batch
+    statistics (Monte Carlo Batch Normalization, MCBN) add epistemic uncertainty. The disagreement of the kinds is
+    epistemic uncertainty too. Cross-validation chooses the weights of the kinds, and the encoding, layers, weight
+    decay, dropout and epochs of the networks. It calibrates the noise, the epistemic uncertainty and the intervals.
 
     Columns can contain numbers, text, categories, booleans, dates and missing values. No preprocessing is needed.
 
@@ -74,6 +75,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         samples: Number of samples in a prediction, at least one for each network. [default: 64]
         members: Number of networks. With fewer networks than folds, only the held-out rows of these folds calibrate the
             model. [default: None, with 5 folds 10 networks up to 2,500 rows, and 6 above or with `fast`]
+        networks_only: Whether all members are networks, as in the papers. [default: False]
         fast: Whether to train one configuration with half the training budget: 2 to 9 times faster, with a CRPS up to
             15 % worse. [default: False]
         interruptible: Whether Ctrl-C stops the training and keeps the networks of the chosen setting. [default: False]
@@ -82,7 +84,10 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         verbose: Whether to show progress bars on standard error, 1 or 0. [default: 0]
 
     Attributes:
-        posterior_: The fitted bayesnorm posterior, from preprocessed inputs to targets in the units of y.
+        posterior_: The fitted bayesnorm posterior of the networks, from preprocessed inputs to targets in the units of
+            y.
+        pool_: The boosted trees and linear models, and how they are combined with the networks; None with
+            `networks_only=True` or without cross-validation.
         selection_: The settings that were tried and chosen, with cross-validated predictions of the training rows.
         preprocessing_: The map from tables to network inputs.
         interval_levels_: The calibration of the intervals; None without cross-validation.
@@ -251,13 +256,11 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         folds = int(held_out.fold.max()) + 1
         mean, scale = (part.numpy() for part in self._of_folds(inputs[held_out.rows], folds))
         places = [np.flatnonzero(held_out.fold == fold) for fold in range(folds)]
-        return tuple(
-            ConformalScores.fit(
-                *([values[fold, rows, column] for fold, rows in enumerate(places)] for values in (mean, scale)),
-                [held_out.target[rows, column] for rows in places],
-            )
-            for column in range(self.n_outputs_)
-        )
+        scores = []
+        for column in range(self.n_outputs_):
+            means, scales = ([part[k, rows, column] for k, rows in enumerate(places)] for part in (mean, scale))
+            scores.append(ConformalScores.fit(means, scales, [held_out.target[rows, column] for rows in places]))
+        return tuple(scores)
 
     def _like_y(self, values: torch.Tensor) -> NDArray[np.float64]:
         """Return values, (rows, outputs), in the shape of the training targets."""

@@ -18,6 +18,7 @@ from torch import Tensor, nn
 from ..engines import MonteCarlo
 from ..errors import BayesNormError
 from ..export import MixtureInterval, as_module, read_outputs
+from ..predictive import NormalNoise, RegressionPredictive
 from ..words import DAY
 from .encoded_columns import LARGEST, LINEAR, WEEKDAYS, CategoricalColumn, DateColumn, NumericColumn
 from .intervals import LEVELS, WIDEST
@@ -95,7 +96,7 @@ class TableModule(nn.Module):
         if estimator.pool_ is not None:
             self._pool = as_pool_module(estimator.pool_, shift)
             noise = estimator.pool_.combination.noise
-            self._interval = None if noise is None else MixtureInterval(own_level, noise.family)
+            self._interval = MixtureInterval(own_level, NormalNoise() if noise is None else noise.family)
 
     def features(self, columns: Sequence[Tensor]) -> Tensor:
         """Return the inputs of the networks."""
@@ -116,7 +117,10 @@ class TableModule(nn.Module):
             def networks() -> Any:
                 return self._likelihood.predictive(self.body.outputs(features.float()))
 
-            predictive = self._pool.predictive(networks, features)
+            predictive: Any = self._pool.predictive(networks, features)
+            if not self.is_classifier:
+                single = predictive.loc.float(), predictive.scale.float()
+                predictive = RegressionPredictive(*single, noise=predictive.noise)
             values = read_outputs(predictive, tuple(self._inner.values()), lambda _: self._interval)
         results = {}
         for name, inner in self._inner.items():

@@ -106,13 +106,15 @@ def fit_locations(rows: FoldRows, y: Numbers) -> list[BoostedTrees]:
 
     def fit(fold: int, setting: TreeSetting) -> BoostedTrees:
         train = rows.train_rows[fold]
-        parts = [_regression(rows, fold, train, column[train], setting, _steps(train), "squared_error") for column in y.T]
+        parts = [
+            _regression(rows, fold, train, column[train], setting, _steps(train), "squared_error") for column in y.T
+        ]
         return _joined(parts)
 
     def score(predicted: Numbers, test: Rows) -> Numbers:
         return np.abs(predicted - y[test]).mean(-1)
 
-    return _best(rows, settings_for(len(rows.train_rows[0])), fit, score, y.shape[1])
+    return _best(rows, settings_for(len(rows.train_rows[0])), fit, score)
 
 
 def fit_log_scales(rows: FoldRows, errors: Numbers) -> list[BoostedTrees]:
@@ -127,7 +129,7 @@ def fit_log_scales(rows: FoldRows, errors: Numbers) -> list[BoostedTrees]:
     def score(predicted: Numbers, test: Rows) -> Numbers:
         return np.asarray((predicted + y[test] * np.exp(-predicted)).mean(-1))
 
-    models = _best(rows, (_SCALE,), fit, score, y.shape[1])
+    models = _best(rows, (_SCALE,), fit, score)
     return [BoostedTrees(**{**model.arrays(), "baseline": model.baseline + np.log(scale)}) for model in models]
 
 
@@ -141,7 +143,7 @@ def fit_logits(rows: FoldRows, y: Rows, classes: int) -> list[BoostedTrees]:
         log_probs = log_softmax(predicted, -1)
         return np.asarray(-np.take_along_axis(log_probs, y[test][None, :, None], -1)[..., 0])
 
-    return _best(rows, settings_for(len(rows.train_rows[0])), fit, score, 1 if classes == 2 else classes)
+    return _best(rows, settings_for(len(rows.train_rows[0])), fit, score)
 
 
 def _best(
@@ -149,7 +151,6 @@ def _best(
     settings: Sequence[TreeSetting],
     fit: Callable[[int, TreeSetting], BoostedTrees],
     score: Callable[[Numbers, Rows], Numbers],
-    per_step: int,
 ) -> list[BoostedTrees]:
     """Return the models of the best setting, with the best number of trees.
 
@@ -158,22 +159,22 @@ def _best(
         settings: The settings to compare.
         fit: A function from a fold and a setting to a model.
         score: A function from predictions, (steps, rows, outputs), and row numbers to scores, (steps, rows).
-        per_step: Trees of a boosting step.
     """
     results = []
     for setting in settings:
         models = [fit(fold, setting) for fold in range(len(rows.test_rows))]
         paths = [
-            score(model.paths(rows.features(fold, test), EVERY * per_step), test)
+            score(model.paths(rows.features(fold, test), EVERY * model.trees_per_step), test)
             for fold, (model, test) in enumerate(zip(models, rows.test_rows, strict=True))
         ]
-        steps = min(map(len, paths))
-        scores = np.concatenate([path[:steps] for path in paths], 1)
+        # A fold whose rows have one class has no trees, so that its scores are those of 0 steps.
+        steps = min((len(path) for path in paths if len(path) > 1), default=1)
+        scores = np.concatenate([path[:steps] if len(path) > 1 else path.repeat(steps, 0) for path in paths], 1)
         means = np.average(scores, 1, rows.weights_of(rows.held_out))
         step = int(means.argmin())
         results.append((means[step], step, models))
     _, step, models = min(results, key=lambda result: result[0])
-    return [model.first(step * EVERY * per_step) for model in models]
+    return [model.first(step * EVERY * model.trees_per_step) for model in models]
 
 
 def _regression(
@@ -236,7 +237,5 @@ def _joined(parts: Sequence[BoostedTrees]) -> BoostedTrees:
             output.append(number)
             at += size
     baseline = np.concatenate([part.baseline for part in parts])
-    arrays = {name: np.concatenate(values) if values else getattr(parts[0], name) for name, values in pieces.items()}
-    return BoostedTrees(
-        root=np.array(root, np.int32), output=np.array(output, np.int32), baseline=baseline, **arrays
-    )
+    joined = {name: np.concatenate(values) if values else getattr(parts[0], name) for name, values in pieces.items()}
+    return BoostedTrees(root=np.array(root, np.int32), output=np.array(output, np.int32), baseline=baseline, **joined)

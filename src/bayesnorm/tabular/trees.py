@@ -122,6 +122,11 @@ class BoostedTrees:
                 yield rows, some, at
 
     @property
+    def trees_per_step(self) -> int:
+        """Number of trees of a boosting step, at least 1."""
+        return max(1, len(np.unique(self.output)))
+
+    @property
     def levels(self) -> int:
         """The largest depth of a tree."""
         return _depth(self.right, self.root, MOST_LEVELS)
@@ -142,7 +147,13 @@ class BoostedTrees:
         """
         trees = cls(**arrays)
         nodes, place = len(trees.feature), np.arange(len(trees.feature))
-        for part, size in (("threshold", nodes), ("right", nodes), ("value", nodes), ("output", len(trees.root)), ("baseline", outputs)):
+        for part, size in (
+            ("threshold", nodes),
+            ("right", nodes),
+            ("value", nodes),
+            ("output", len(trees.root)),
+            ("baseline", outputs),
+        ):
             if len(arrays[part]) != size:
                 refuse(f"{name}.{part}", len(arrays[part]), f"{size} values")
         leaf = trees.right == place
