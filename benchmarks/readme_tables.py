@@ -44,6 +44,12 @@ from benchmarks.image_tables import (
 )
 from benchmarks.markdown import table
 from benchmarks.results_files import ROOT, hardware, read
+from benchmarks.shift_peer_tables import (
+    peer_estimates,
+    peer_probabilities,
+    peer_sequences,
+    peer_streams,
+)
 from benchmarks.tabular_tables import all_tables
 from experiments import teye_tables, uci_luck
 from experiments.data import UCI_SETS
@@ -314,7 +320,13 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
     },
     "how_to/serve.md": {"serving-load": serving_load},
     "benchmarks/methods.md": {"methods-table": methods},
-    "benchmarks/shift.md": {"shift-cost": shift_cost},
+    "benchmarks/shift.md": {
+        "shift-cost": shift_cost,
+        "peer-sequences": peer_sequences,
+        "peer-streams": peer_streams,
+        "peer-probabilities": peer_probabilities,
+        "peer-estimates": peer_estimates,
+    },
     "benchmarks/mcbn_regression.md": {
         "uci-table1": uci_table,
         "uci-verdicts": uci_verdicts,

@@ -30,18 +30,6 @@ def peer_streams() -> str:
     return _error_table("streams", 64, ("corrupted", CLEAN))
 
 
-def peer_sizes() -> str:
-    """Return errors of other batch sizes on streams of one corruption."""
-    rows = _rows("streams")
-    columns = {
-        f"{network}, n = {size}, {order}": _error(rows, network, size, order, "corrupted")
-        for network in NETWORKS
-        for size in (1, 8, 200)
-        for order in ORDERS
-    }
-    return _methods_table(rows, columns)
-
-
 def peer_probabilities() -> str:
     """Return NLL and ECE on one corruption after the other, and the time of an image."""
     results, rows = read("shift_peers_streams.json"), _rows("sequence")
@@ -101,7 +89,9 @@ def _error(rows: Rows, network: str, size: int, order: str, images: str, score: 
 
 
 def _methods_table(rows: Rows, columns: dict[str, Any]) -> str:
-    """Return a table of all methods, with the best value of each column in bold, without empty columns.
+    """Return a table of all methods, with the best value of each column in bold, without unfinished columns.
+
+    The package's own methods are measured last, so a column with them is finished.
 
     Args:
         rows: The rows, which name the methods.
@@ -111,7 +101,8 @@ def _methods_table(rows: Rows, columns: dict[str, Any]) -> str:
     methods = [name for name in methods if name not in OWN] + [name for name in OWN if name in methods]
     cells = {head: column if isinstance(column, list) else [column] for head, column in columns.items()}
     values = {head: [[cell(method) for method in methods] for cell in column] for head, column in cells.items()}
-    heads = [head for head in columns if any(value is not None for value in values[head][0])]
+    last = [place for place, name in enumerate(methods) if name in OWN]
+    heads = [head for head in columns if last and all(values[head][0][place] is not None for place in last)]
     if not heads:
         return ""
 
