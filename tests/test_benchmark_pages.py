@@ -1,4 +1,8 @@
-"""The pages of docs/ hold the tables that `python -m benchmarks.readme_tables` writes."""
+"""The pages of docs/ hold the tables that `python -m benchmarks.readme_tables` writes; benchmarks can be imported."""
+
+import ast
+import importlib
+import importlib.util
 
 import pytest
 
@@ -18,3 +22,21 @@ def test_marks_are_needed_once():
     assert filled(text, "b", "new") == "a\n<!-- b -->\nnew\n<!-- /b -->\nc"
     with pytest.raises(ValueError, match="must have <!-- d --> and <!-- /d --> once each"):
         filled(text, "d", "new")
+
+
+def test_benchmarks_import_names_that_exist():
+    """Benchmarks run for minutes, so most of them run by hand only."""
+    pytest.importorskip("sklearn", reason="needs scikit-learn: pip install scikit-learn pandas")
+    pytest.importorskip("typer", reason="needs typer: pip install typer rich")
+    missing = []
+    for path in sorted((ROOT / "benchmarks").glob("*.py")):
+        for node in ast.walk(ast.parse(path.read_text())):
+            if isinstance(node, ast.ImportFrom) and (node.module or "").split(".")[0] in ("bayesnorm", "experiments"):
+                module = importlib.import_module(str(node.module))
+                names = [entry.name for entry in node.names if not hasattr(module, entry.name)]
+                missing += [
+                    f"{path.name}: {node.module}.{name}"
+                    for name in names
+                    if importlib.util.find_spec(f"{node.module}.{name}") is None
+                ]
+    assert missing == []
