@@ -23,7 +23,7 @@ def deployment() -> str:
                 way["way"],
                 f"{way['latency_ms']:.3g}",
                 f"{way['per_second']:,.0f}",
-                f"{way['cpu_ms']:.2g}",
+                f"{way['cpu_ms']:.2g}" if "cpu_ms" in way else "",
                 f"{way['load_seconds']:.2g}",
                 f"{way['resident_mib']:.0f}",
                 f"{way['megabytes']:.3g}",
