@@ -54,7 +54,7 @@ def export_costs() -> str:
     batches = (1, 16, 64)
     lines = [
         [
-            entry["setting"],
+            entry["name"],
             *(f"{entry[f'onnx_{batch}']:.3g}" for batch in batches),
             *(f"{entry[f'engine_{batch}']:.3g}" for batch in batches),
             f"{100 * (entry['size'] - 1):.1f} %",
@@ -77,7 +77,7 @@ def export_parity() -> str:
     if results is None:
         return ""
     part = results["parity"]
-    lines = [[entry["network"], f"{entry['difference']:.0e}"] for entry in part["results"]]
+    lines = [[entry["name"], f"{entry['difference']:.0e}"] for entry in part["results"]]
     packages = ", ".join(f"{name} {version}" for name, version in part["versions"].items())
     return f"{hardware(part['machine'])}, {packages}:\n\n{table(['network', 'largest difference'], lines)}"
 

@@ -1,12 +1,12 @@
 """Costs of exported networks in onnxruntime, and how far their predictions differ from those of the posterior.
 
-    python -m benchmarks.exporting [--only costs parity] [--out results/exporting.json]
+    python -m benchmarks.exporting [--only costs parity] [--cases NAME ...] [--out results/exporting.json]
 
 The costs are those of a ResNet-20 for images of 32 x 32 pixels, whose weights are random, which does not change the
 cost. One plain forward pass, exported to ONNX, is 1. Files and the engines of this package take turns, one thread each,
 and a ratio is the median over rounds of the processor times. `bn.export` compares every file with its posterior for 1,
 2, 7 and 33 examples; the largest relative difference is stated. The families of torchvision are tried where torchvision
-is installed.
+is installed. `--cases` chooses settings and networks; results of the others stay.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ import statistics
 import tempfile
 import time
 import warnings
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any
@@ -88,7 +88,7 @@ def cpu_seconds(work: Callable[[], Any]) -> float:
     return seconds / calls
 
 
-def costs(folder: Path) -> list[dict[str, Any]]:
+def costs(folder: Path, cases: Sequence[str] | None) -> list[dict[str, Any]]:
     """Measure each setting as a file and as an engine, in turns."""
     torch.manual_seed(0)
     network = CifarResNet(20).eval()
@@ -98,12 +98,14 @@ def costs(folder: Path) -> list[dict[str, Any]]:
     engines: dict[str, Callable[[torch.Tensor], Any]] = {"plain": torch.no_grad()(network)}
     entries: dict[str, dict[str, Any]] = {}
     for name, (layers, engine) in SETTINGS.items():
+        if cases is not None and name not in cases:
+            continue
         posterior = posterior_of(network, layers)
         written = bn.export(posterior, folder / "net.onnx", images(33), engine=engine)
         files[name] = runner(written.path)
         engines[name] = lambda x, posterior=posterior, engine=engine: posterior.predict(x, engine=engine).probs
         entries[name] = {
-            "setting": name,
+            "name": name,
             "difference": written.largest_difference,
             "size": round(written.size / bare.size, 4),
         }
@@ -128,17 +130,19 @@ def costs(folder: Path) -> list[dict[str, Any]]:
     return list(entries.values())
 
 
-def parity(folder: Path) -> list[dict[str, Any]]:
+def parity(folder: Path, cases: Sequence[str] | None) -> list[dict[str, Any]]:
     """Export other networks, and return the largest difference of each."""
     torch.manual_seed(0)
     entries = []
 
     def add(name: str, write: Callable[[], Any]) -> None:
+        if cases is not None and name not in cases:
+            return
         try:
             difference = write().largest_difference
         except bn.BayesNormError as error:
             difference = str(error)
-        entries.append({"network": name, "difference": difference})
+        entries.append({"name": name, "difference": difference})
         print(name, difference, flush=True)
 
     def last_layer(network: nn.Module, size: int, rows: int = 64) -> Any:
@@ -150,8 +154,8 @@ def parity(folder: Path) -> list[dict[str, Any]]:
     if _has("torchvision"):
         for family in FAMILIES:
             options = {"init_weights": False, "aux_logits": False} if family == "googlenet" else {}
-            network = build("torchvision", family, num_classes=10, **options)
-            add(f"torchvision {family}", lambda network=network: last_layer(network, 64))
+            make = partial(build, "torchvision", family, num_classes=10, **options)
+            add(f"torchvision {family}", lambda make=make: last_layer(make(), 64))
     return entries
 
 
@@ -170,6 +174,7 @@ def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parts = {"costs": costs, "parity": parity}
     parser.add_argument("--only", nargs="+", choices=list(parts), default=list(parts))
+    parser.add_argument("--cases", nargs="+", help="Settings or networks to measure. [default: all]")
     parser.add_argument("--out", type=Path, default=Path("results/exporting.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)
@@ -178,7 +183,9 @@ def main() -> None:
     packages = ("onnx", "onnxruntime", "onnxscript", "torchvision")
     for name in options.only:
         with tempfile.TemporaryDirectory() as folder:
-            entries = parts[name](Path(folder))
+            entries = parts[name](Path(folder), options.cases)
+        before = {entry["name"]: entry for entry in results.get(name, {}).get("results", ())}
+        entries = [*(before | {entry["name"]: entry for entry in entries}).values()]
         versions = {package: importlib.metadata.version(package) for package in packages if _has(package)}
         results[name] = {"machine": machine("cpu"), "versions": versions, "results": entries}
         options.out.write_text(json.dumps(results, indent=1) + "\n")
