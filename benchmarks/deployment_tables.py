@@ -47,10 +47,9 @@ def deployment() -> str:
 
 def export_costs() -> str:
     """Return what exported networks cost in onnxruntime, and what the engines of this package cost."""
-    results = read("exporting.json")
-    if results is None:
+    part = (read("exporting.json") or {}).get("costs")
+    if part is None:
         return ""
-    part = results["costs"]
     batches = (1, 16, 64)
     lines = [
         [
@@ -73,10 +72,9 @@ def export_costs() -> str:
 
 def export_parity() -> str:
     """Return the largest difference of other exported networks from their posteriors."""
-    results = read("exporting.json")
-    if results is None:
+    part = (read("exporting.json") or {}).get("parity")
+    if part is None:
         return ""
-    part = results["parity"]
     lines = [[entry["name"], f"{entry['difference']:.0e}"] for entry in part["results"]]
     packages = ", ".join(f"{name} {version}" for name, version in part["versions"].items())
     return f"{hardware(part['machine'])}, {packages}:\n\n{table(['network', 'largest difference'], lines)}"
