@@ -40,7 +40,7 @@ print(bn.__version__, posterior.predict(torch.randn(5, 3)).interval(0.9)[0].shap
 COMMANDS = (
     "data csv sklearn:iris --out iris.csv",
     "fit iris.csv --target target --out run --fast --members 2 --epochs 20 --quiet",
-    "predict run iris.csv --out predictions.csv --quiet",
+    "predict run iris.csv --out predictions.csv",
     "drift run iris.csv",
     "demo --out demo.html --no-browser",
 )

@@ -217,3 +217,35 @@ def test_a_threshold_of_uncertainty_can_be_dragged(visit):
     assert colours[:4] == [200, 200, 200, 255]
     assert colours[12:16] == [221, 171, 60, 255]
     assert page.evaluate("window.stolen") is None
+
+
+def test_pictures_show_the_numbers_under_the_pointer(visit):
+    page = visit(width=390)
+    picture = page.locator("figure", has_text="Intervals should contain as many targets as they promise").locator("svg")
+    picture.scroll_into_view_if_needed()
+    numbers = page.locator("p.numbers")
+    assert not numbers.is_visible()
+    # The middle of the axes, in the units of the picture, is 50 % on both axes; three quarters up is 75 %.
+    left, top, right, bottom = page.evaluate("svg => JSON.parse(svg.dataset.axes).box", picture.element_handle())
+    place, scale = picture.bounding_box(), picture.evaluate("svg => svg.getScreenCTM().a")
+    for up, text in ((0.5, "50"), (0.75, "75")):
+        page.mouse.move(
+            place["x"] + scale * (left + right) / 2, place["y"] + scale * (bottom + up * (top - bottom)), steps=2
+        )
+        across, along = re.findall(r"(-?[\d.]+) %", numbers.inner_text())
+        assert (float(across), float(along)) == (pytest.approx(50, abs=0.6), pytest.approx(float(text), abs=0.6))
+    box = numbers.bounding_box()
+    assert box["x"] >= 0
+    assert box["x"] + box["width"] <= 390
+    page.mouse.move(1, 1)
+    assert not numbers.is_visible()
+    assert page.locator("svg[data-axes]").count() == page.get_by_role("img").count()
+
+
+def test_names_on_an_axis_are_shown_as_they_stand(visit):
+    axes = visit().evaluate(
+        "Array.from(document.querySelectorAll('svg[data-axes]'), svg => JSON.parse(svg.dataset.axes))"
+    )
+    groups = next(axis for axis in axes if axis["x"]["name"].startswith("total standard deviation"))
+    assert len(groups["x"]["words"]) == 6
+    assert groups["y"]["words"] == []

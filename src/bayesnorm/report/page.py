@@ -76,18 +76,18 @@ def write_report(report: Report | DriftReport | MapsReport, path: str | os.PathL
 def render(report: Report | DriftReport | MapsReport) -> str:
     """Return the page as HTML."""
     if isinstance(report, MapsReport):
-        return _fill("maps.html", script="maps.js", photos=True, **maps_context(report))
+        return _fill("maps.html", scripts=("maps.js",), photos=True, **maps_context(report))
     if isinstance(report, DriftReport):
         return _fill("drift.html", **drift_context(report))
-    return _fill("page.html", script="page.js", **_context(report))
+    return _fill("page.html", scripts=("page.js", "pictures.js"), **_context(report))
 
 
-def _fill(template: str, *, script: str = "", photos: bool = False, **context: Any) -> str:
+def _fill(template: str, *, scripts: tuple[str, ...] = (), photos: bool = False, **context: Any) -> str:
     """Fill in a template of this folder, and return it as HTML, with the style sheet of all pages.
 
     Args:
         template: File name of the template.
-        script: File name of its script; "" for none.
+        scripts: File names of its scripts.
         photos: Whether the page contains images as data.
         **context: All other values that it uses, by name.
     """
@@ -99,8 +99,8 @@ def _fill(template: str, *, script: str = "", photos: bool = False, **context: A
     environment.filters |= {
         word.__name__: word for word in (format_number, format_percent, format_count, format_duration, keep_together)
     }
-    code = _text(script) if script else ""
-    # The browser may run only this script, and no script from a cell of the table.
+    code = "\n".join(map(_text, scripts))
+    # The browser may run only these scripts, and no script from a cell of the table.
     script_hash = base64.b64encode(hashlib.sha256(code.encode()).digest()).decode()
     page: str = environment.get_template(template).render(
         css=_css(), script=code, script_hash=script_hash, photos=photos, **context

@@ -5,6 +5,7 @@ They are drawn once for light and dark pages: the style sheet sets their colours
 
 from __future__ import annotations
 
+import json
 import re
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -29,6 +30,7 @@ BY_STD, BY_ENTROPY = "error bar", "entropy"
 
 RETENTION = "Without the most uncertain rows, the error should fall"
 
+NUMBER = re.compile(r"-?\d+(\.\d+)?(e-?\d+)?")
 COLOUR = re.compile(r"#[0-9a-fA-F]{6}\b")
 
 Group = Literal["prediction", "uncertainty", "influence", "rows", "reasons", "drift"]
@@ -199,10 +201,50 @@ def themed_svg(draw: Callable[[], style.Axes], label: str, prefix: str) -> str:
         prefix: Text at the start of its ids.
     """
     with style.theme("light", transparent=True):
-        text = figure_svg(draw(), prefix=prefix)
+        axes = draw()
+        text = figure_svg(axes, prefix=prefix)
     themed = _light_to_dark()
     text = COLOUR.sub(lambda match: f"var(--{match[0][1:].lower()})" if match[0].lower() in themed else match[0], text)
-    return re.sub(r'aria-label="[^"]*"', lambda _: f"aria-label={quoteattr(label)}", text, count=1)
+    described = f"aria-label={quoteattr(label)}{axes_of_picture(axes)}"
+    return re.sub(r'aria-label="[^"]*"', lambda _: described, text, count=1)
+
+
+def axes_of_picture(ax: style.Axes) -> str:
+    """Return an attribute with the place of the axes in a drawn picture and their numbers, for `pictures.js`."""
+    figure = ax.get_figure(root=True)
+    width, height = (72 * inches for inches in figure.get_size_inches())
+    place = ax.get_position()
+    box = [place.x0 * width, (1 - place.y1) * height, place.x1 * width, (1 - place.y0) * height]
+    axes: dict[str, object] = {"box": [round(float(edge), 2) for edge in box]}
+    for name, axis in (("x", ax.xaxis), ("y", ax.yaxis)):
+        start, end = axis.get_view_interval()
+        words = [
+            (float(tick), text.get_text())
+            for tick, text in zip(axis.get_majorticklocs(), axis.get_ticklabels(), strict=True)
+        ]
+        percent = any("%" in text for _, text in words)
+        axes[name] = {
+            "name": axis.get_label_text().replace("\n", " "),
+            "from": float(start),
+            "to": float(end),
+            "log": axis.get_scale() == "log",
+            "factor": 100 if percent else 1,
+            "unit": " %" if percent else "",
+            "words": [] if _are_numbers(words) else [word for word in words if start <= word[0] <= end],
+        }
+    return f" data-axes={quoteattr(json.dumps(axes))}"
+
+
+def _are_numbers(words: list[tuple[float, str]]) -> bool:
+    """Return whether the labels of ticks are their places, apart from a factor; otherwise they are names."""
+    ratios = []
+    for place, text in words:
+        match = NUMBER.match(text.replace("\N{MINUS SIGN}", "-").replace(",", ""))
+        if match is None:
+            return False
+        if place and float(match[0]):
+            ratios.append(float(match[0]) / place)
+    return bool(ratios) and min(ratios) > 0 and max(ratios) < 1.1 * min(ratios)
 
 
 def colour_variables(theme: str) -> str:
