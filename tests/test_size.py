@@ -29,7 +29,7 @@ BUDGET = {
     "plots": 890,
     "posterior": 1_967,
     "predictive": 888,
-    "report": 2_354,
+    "report": 2_391,
     "serving": 1_014,
     "calibration": 983,
     "shift": 965,

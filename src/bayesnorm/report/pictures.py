@@ -212,6 +212,7 @@ def themed_svg(draw: Callable[[], style.Axes], label: str, prefix: str) -> str:
 def axes_of_picture(ax: style.Axes) -> str:
     """Return an attribute with the place of the axes in a drawn picture and their numbers, for `pictures.js`."""
     figure = ax.get_figure(root=True)
+    assert figure is not None
     width, height = (72 * inches for inches in figure.get_size_inches())
     place = ax.get_position()
     box = [place.x0 * width, (1 - place.y1) * height, place.x1 * width, (1 - place.y0) * height]
