@@ -66,6 +66,12 @@ def test_numbers_are_dates_where_the_name_or_the_owner_says_so():
     assert read([45382, 45383.5], name="saleDate") == ("serial", ["2024-03-31T00:00:00", "2024-04-01T12:00:00"])
     assert read([45382, 45383.5])[1] == read([3, 4], name="date")[1] == []
     assert read(["20240331", "20240401"], "date")[0] == "digits"
+    assert read(["03312024", "12012024"], name="date") == (
+        "digits, month first", ["2024-03-31T00:00:00", "2024-12-01T00:00:00"]
+    )  # fmt: skip
+    assert read(["31032024", "01122024"], name="date")[0] == "digits, day first"
+    assert read(["01022024"], "day-first")[1] == ["2024-02-01T00:00:00"]
+    assert read([3312024, 13312024], name="date")[0] != "digits, month first"
     assert read([1_700_000_000], "date") == ("seconds", ["2023-11-14T22:13:20"])
     with pytest.raises(InputError, match=r"--as: t.csv contains '3' in 'a', which is not a date. Write dates as"):
         read([3, 4], "date")

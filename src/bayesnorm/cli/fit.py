@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shlex
+import time as time_module
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -141,11 +142,12 @@ def fit(
       bayesnorm fit patients.csv --target outcome --group patient --out run
       bayesnorm fit sales.csv --target sold --time date --out run
     """
+    started = time_module.perf_counter()
     require_run_free(out, force)
     # Most arguments are read from here, under the names that the options have in a run folder.
     options = FitOptions.from_command_line(context.params)
     command = shlex.join(["bayesnorm", "fit", *_arguments(context)])
-    fit_context = FitContext(spreadsheet_safe, command, quiet)
+    fit_context = FitContext(spreadsheet_safe, command, quiet, started)
     runs = fit_run(open_table(data, max_size, encoding), out, target, options, fit_context)
     if as_json:
         first, *others = runs.values()

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from ..errors import BayesNormError
-from ..words import format_count
+from ..words import format_count, format_duration
 from .file_columns import require_columns
 from .held_out import FEW_ROWS, LEVEL, RowSplit, hold_out, predict_by_folds, predict_held_out
 from .options import FitOptions, Task
@@ -37,11 +37,13 @@ class FitContext:
         spreadsheet_safe: Whether to mark text that a spreadsheet would run as a formula.
         command: The command that creates the same run again.
         quiet: Whether to show neither messages nor progress bars.
+        started: When the command started, in seconds of `time.perf_counter`.
     """
 
     spreadsheet_safe: bool
     command: str
     quiet: bool
+    started: float
 
     def tell(self, line: str) -> None:
         """Print a message."""
@@ -143,6 +145,8 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
     has_page = can_write_pages()
     if has_page:
         write_report(report.content, folder / PAGE)
+    # What the user has waited so far, with reading the table and drawing the page.
+    waited = {"time": format_duration(time.perf_counter() - context.started)}
     facts = {
         "task": str(table.task),
         "target": options.target,
@@ -156,7 +160,7 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
         "settings": {**asdict(options), "task": str(table.task)},
         "chosen": report.chosen,
         "scores": report.scores,
-        "summary": report.summary,
+        "summary": {**report.summary, **waited},
         "warnings": warnings,
         "report": has_page,
         **values["provenance"],

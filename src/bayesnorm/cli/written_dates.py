@@ -27,15 +27,21 @@ if TYPE_CHECKING:
     from ..tabular import dates
 
 DAY_FIRST, MONTH_FIRST, YEAR_FIRST, TIME = "day first", "month first", "year first", "time of day"
-# Numbers that represent dates: Excel's days since 1899-12-30, digits such as 20240331, time since 1970.
+# Numbers that represent dates: Excel's days since 1899-12-30, digits such as 20240331, 3312024 or 31032024, time since
+# 1970.
 SERIAL, DIGITS, SECONDS, MILLISECONDS = "serial", "digits", "seconds", "milliseconds"
-WAYS = (YEAR_FIRST, DAY_FIRST, MONTH_FIRST, TIME, SERIAL, DIGITS, SECONDS, MILLISECONDS)
+MONTH_DIGITS, DAY_DIGITS = "digits, month first", "digits, day first"
+WAYS = (YEAR_FIRST, DAY_FIRST, MONTH_FIRST, TIME, SERIAL, DIGITS, MONTH_DIGITS, DAY_DIGITS, SECONDS, MILLISECONDS)
+
+# How the digits of each format are read.
+DIGIT_FORMATS = {DIGITS: "%Y%m%d", MONTH_DIGITS: "%m%d%Y", DAY_DIGITS: "%d%m%Y"}
 
 # With one of these words in the column's name, numbers in the right range are read as dates.
 DATE_WORDS = {"date", "datetime", "timestamp", "datum"}
 
 # The range of each number format: from 1954, 1979 or 1900 to about 2100.
-RANGES = {SERIAL: (2e4, 8e4), DIGITS: (19000101, 21001231), SECONDS: (3e8, 4.2e9), MILLISECONDS: (3e11, 4.2e12)}
+RANGES = {SERIAL: (2e4, 8e4), DIGITS: (19000101, 21001231), MONTH_DIGITS: (1011900, 12312100)}
+RANGES |= {DAY_DIGITS: (1011900, 31122100), SECONDS: (3e8, 4.2e9), MILLISECONDS: (3e11, 4.2e12)}
 
 # Number of different cells that decide whether a column can contain dates.
 INSPECTED_CELLS = 50
@@ -88,7 +94,7 @@ class DateFormat:
         cell, date = self.example
         if self.way == YEAR_FIRST or cell == date:
             return ""
-        other = "day-first" if self.way == MONTH_FIRST else "month-first"
+        other = "day-first" if self.way in (MONTH_FIRST, MONTH_DIGITS) else "month-first"
         may = f" (a guess; use --as {shlex.quote(f'{name}={other}')} to override)" if self.guessed else ""
         return f"{name} contains dates such as {quoted(cell)}, which is read as {date}{may}."
 
@@ -173,7 +179,10 @@ def _detect_way(column: Any, option: str) -> tuple[str, int, bool]:
         words = column_checks.words_of(str(column.name))
         present_values = values[~np.isnan(values)]
         fits = [way for way in RANGES if option or words & DATE_WORDS if _all_dates(present_values, way)]
-        return (fits[0], len(present), False) if fits else (YEAR_FIRST, 0, False)
+        if option == "day-first" and DAY_DIGITS in fits:
+            fits = [DAY_DIGITS]
+        guessed = not option and fits[:1] == [MONTH_DIGITS] and DAY_DIGITS in fits
+        return (fits[0], len(present), guessed) if fits else (YEAR_FIRST, 0, False)
     date_objects = sum(isinstance(cell, dates.DATE_OBJECTS) for cell in present)
     cells = Counter(cell for cell in present if isinstance(cell, str))
     ways: tuple[str, ...] = (YEAR_FIRST, DAY_FIRST, MONTH_FIRST, TIME)
@@ -206,7 +215,7 @@ def _all_dates(values: NDArray[np.float64], way: str) -> bool:
     """Return whether all numbers are dates in a number format."""
     low, high = RANGES[way]
     return bool(len(values) and low <= values.min() and values.max() <= high) and (
-        way != DIGITS or all(_read(f"{value:.15g}", DIGITS) for value in np.unique(values))
+        way not in DIGIT_FORMATS or all(_read(f"{value:.15g}", way) for value in np.unique(values))
     )
 
 
@@ -240,8 +249,10 @@ def _read(text: str, way: str) -> datetime.datetime | None:
 def _date_from_number(text: str, way: str) -> datetime.datetime | None:
     """Return the date that a number represents."""
     value = float(text)
-    if way == DIGITS:
-        return datetime.datetime.strptime(f"{value:.15g}", "%Y%m%d") if len(f"{value:.15g}") == 8 else None
+    if way in DIGIT_FORMATS:
+        digits = f"{value:08.0f}" if value.is_integer() else ""
+        read = datetime.datetime.strptime(digits, DIGIT_FORMATS[way]) if len(digits) == 8 else None
+        return read if read is not None and 1900 <= read.year <= 2100 else None
     start = datetime.datetime(1899, 12, 30) if way == SERIAL else datetime.datetime(1970, 1, 1)
     seconds = value * {SERIAL: 86_400, SECONDS: 1, MILLISECONDS: 1e-3}[way]
     return start + datetime.timedelta(seconds=round(seconds))
