@@ -75,6 +75,10 @@ def fit(
         str | None,
         option("COLUMN", "Rows with the same value in this column are never split between training and test."),
     ] = None,
+    weight: Annotated[
+        str | None,
+        option("COLUMN", "Column with the weight of each row in training, 0 or more. It is not an input."),
+    ] = None,
     seed: Annotated[int, option("N", "Random seed. The same seed gives the same model.", min=0, max=LARGEST_SEED)] = 0,
     epochs: Annotated[int | None, option("N", "Number of training epochs.", "cross-validated", min=1)] = None,
     hidden: Annotated[

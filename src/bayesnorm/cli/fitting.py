@@ -120,7 +120,8 @@ def _fit_target(table: TrainingTable, folder: Path, options: FitOptions, context
             f"Training on {format_count(len(train), 'row')}, with {format_count(len(split.test), 'row')} held out."
         )
     model = _estimator(options, table.task, not context.quiet)
-    model.fit(table.inputs.iloc[train], table.y[train], groups=split.groups)
+    weights = None if table.weight is None else table.weight[train]
+    model.fit(table.inputs.iloc[train], table.y[train], sample_weight=weights, groups=split.groups)
     if line := model.preprocessing_.screening_words:
         warnings.insert(0, line)
     model.save(folder / MODEL)

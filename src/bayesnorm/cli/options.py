@@ -92,6 +92,7 @@ class FitOptions:
         holdout: Which rows are held out.
         time: The column that orders the rows by time; None for the order of the file.
         group: The column whose equal values keep rows together; None for no groups.
+        weight: The column with the weight of each row; None for equal weights.
         seed: The random seed.
         epochs: Number of epochs; None chooses it by cross-validation.
         hidden: Units of each hidden layer; None chooses them by cross-validation.
@@ -117,6 +118,7 @@ class FitOptions:
     holdout: Holdout
     time: str | None
     group: str | None
+    weight: str | None
     seed: int
     epochs: int | None
     hidden: tuple[int, ...] | None

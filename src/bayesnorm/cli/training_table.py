@@ -43,6 +43,7 @@ class TrainingTable:
         columns: How the inputs are read, for `run.json`.
         time: The order in time; None unless the latest rows are held out.
         group: The groups of rows; None for no groups.
+        weight: The weight of each row; None for equal weights.
     """
 
     source: Source
@@ -56,6 +57,7 @@ class TrainingTable:
     columns: list[dict[str, Any]]
     time: RowOrder | None = None
     group: RowOrder | None = None
+    weight: Any = None
 
 
 def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> TrainingTable:
@@ -72,12 +74,16 @@ def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> Tra
     if options.group in names and options.group not in options.keep:
         left_out[options.group] = "defines the groups (--group)"
         names.remove(options.group)
+    if options.weight in names:
+        left_out[options.weight] = "holds the weights of rows (--weight)"
+        names.remove(options.weight)
     if not names:
         raise InputError(
             f"{file.source} has no column to predict {quoted(options.target)} from. Add at least one input column."
         )
     split_columns = [name for name in (options.time, options.group) if name and name not in names]
-    columns = list(dict.fromkeys((options.target, *names, *split_columns)))
+    weight_columns = [options.weight] if options.weight else []
+    columns = list(dict.fromkeys((options.target, *names, *split_columns, *weight_columns)))
     sample = None
     if options.max_rows is not None:
         sample = read_sample(file, columns, options.max_rows, options.target, options.seed)
@@ -86,6 +92,7 @@ def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> Tra
     frame, odd_targets = _without_odd_targets(frame, file, formats, options)
     frame, warnings = _rows_with_targets(frame, file, options, sample)
     warnings += odd_targets
+    weights = _weights(frame, file, options)
     for line in warnings:
         tell(line)
     y, task, reason = _targets(frame, file, formats, options)
@@ -108,7 +115,18 @@ def load_training_table(file: TableFile, options: FitOptions, tell: Tell) -> Tra
     stored = [{"name": name, **replace(formats[name], kind=kind).as_json()} for name, kind in kinds.items()]
     time, group = _time(frame, file, formats, options), _group(frame, options)
     return TrainingTable(
-        file.source, inputs, y, kinds, task, (*warnings, *messages), left_out, leaks, stored, time, group
+        file.source,
+        inputs,
+        y,
+        kinds,
+        task,
+        (*warnings, *messages),
+        left_out,
+        leaks,
+        stored,
+        time,
+        group,
+        weights,
     )
 
 
@@ -122,10 +140,11 @@ def _require_options(file: TableFile, options: FitOptions) -> None:
         "--as": tuple(options.read_as),
         "--time": () if not options.time else (options.time,),
         "--group": () if not options.group else (options.group,),
+        "--weight": () if not options.weight else (options.weight,),
     }
     for option, names in named.items():
         require_columns(file, names, option)
-    for option in ("--time", "--group", "--drop", "--keep"):
+    for option in ("--time", "--group", "--weight", "--drop", "--keep"):
         if options.target in named[option]:
             raise UsageError(f"{option}: {quoted(options.target)} is the target. Choose another column.")
     if options.read_as.get(options.target) in ("text", *DATES):
@@ -211,6 +230,20 @@ def _group(frame: Any, options: FitOptions) -> RowOrder | None:
     cells = zip(column.index, column, column.isna(), strict=True)
     values = [f"row {row}" if missing else f"={cell}" for row, cell, missing in cells]
     return RowOrder(options.group, np.array(values, dtype=object))
+
+
+def _weights(frame: Any, file: TableFile, options: FitOptions) -> Any:
+    """Return the weight of each row; None for equal weights."""
+    if options.weight is None:
+        return None
+    columns, kinds = convert_columns(frame[[options.weight]], file.source, None, file.decimal)
+    values = columns[options.weight].to_numpy()
+    if kinds[options.weight] != "number" or np.isnan(values).any() or (values < 0).any() or not (values > 0).any():
+        raise InputError(
+            f"--weight: {quoted(options.weight)} must have a number of 0 or more in every row, and some above 0. "
+            "Choose another column, or correct it."
+        )
+    return values
 
 
 def _leaks(inputs: Any, y: Any, target: str, task: Task) -> dict[str, str]:
