@@ -36,7 +36,8 @@ def flag(name: str, words: str) -> Any:
 
 # The help text for a table.
 A_TABLE = (
-    "Table to read: a CSV, TSV, JSON lines, Excel or Parquet file, - for standard input, or sqlite:///FILE.db?TABLE."
+    "Table to read: a CSV, TSV, JSON, Excel or Parquet file, also gzipped or zipped, - for standard input, or "
+    "sqlite:///FILE.db?TABLE."
 )
 NewRows = Annotated[str, Argument(help=f"{A_TABLE} It needs the columns used in training.")]
 RunFolder = Annotated[Path, Argument(help="Folder that `bayesnorm fit --out` created.")]

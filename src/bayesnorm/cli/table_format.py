@@ -6,16 +6,18 @@ The first bytes of a file decide its format, so a wrong file extension does no h
 from __future__ import annotations
 
 import codecs
+import re
 import sys
 import tempfile
 import weakref
 import zipfile
+from dataclasses import replace
 from pathlib import Path
 from typing import Any, Literal
 
 from ..errors import InputError, quoted
 from .ending import UsageError
-from .table_source import DATABASE, GZIP, PASS_A_TABLE, WITH_NAMES, ContentLimit, Source, too_large
+from .table_source import DATABASE, GZIP, PASS_A_TABLE, WITH_NAMES, ContentLimit, Source, escape, too_large
 
 Format = Literal["text", "jsonl", "parquet", "xlsx", "sqlite"]
 
@@ -46,6 +48,8 @@ _FOREIGN = {
         for protocol in range(2, 6)
     },
 }
+# The start of an array of objects.
+JSON_ARRAY = re.compile(rb"\s*\[\s*\{")
 _WORDS = {".json": "JSON", ".html": "HTML"}
 # Control characters that text does not contain: all but tab, line feed, form feed, carriage return and DOS end of file.
 _CONTROL = bytes(set(range(32)) - set(b"\t\n\f\r\x1a"))
@@ -99,6 +103,27 @@ def _copy_standard_input(max_mib: float, encoding: str | None) -> Source:
     return source
 
 
+def inside_archive(source: Source) -> Source:
+    """Return the source of the only file in a ZIP archive; any other source unchanged.
+
+    Args:
+        source: The source.
+    """
+    if source.path is None or source.table is not None or source.path.suffix.lower() in _SUFFIXES:
+        return source
+    with source.packed_stream() as file:
+        if file.read(len(ZIP)) != ZIP or _is_workbook(source):
+            return source
+        try:
+            names = zipfile.ZipFile(file).namelist()
+        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+            raise InputError(f"{source} cannot be unpacked ({escape(str(error))}). Compress the file again.") from None
+    tables = [name for name in names if not name.endswith("/") and not name.startswith(("__MACOSX/", "."))]
+    if len(tables) != 1:
+        raise InputError(f"{source} is a ZIP archive of {len(tables)} files. Unpack it, and pass one of them.")
+    return replace(source, member=tables[0])
+
+
 def detect_format(source: Source, encoding: str | None) -> Format:
     """Return the format of a source, from its first bytes and its extension; raise an error if it is not a table.
 
@@ -110,7 +135,8 @@ def detect_format(source: Source, encoding: str | None) -> Format:
         return "sqlite"
     with source.open() as file:
         start = file.read(INSPECTED_BYTES)
-    suffixes = [suffix.lower() for suffix in (source.path.suffixes if source.path else [])]
+    path = Path(source.member) if source.member else source.path
+    suffixes = [suffix.lower() for suffix in (path.suffixes if path else [])]
     suffix = next((suffix for suffix in reversed(suffixes) if suffix != ".gz"), "")
     if start.startswith(b"SQLite format 3\0"):
         raise InputError(f"{source} is an SQLite database. Pass {DATABASE}{source}?TABLE instead.")
@@ -123,8 +149,12 @@ def detect_format(source: Source, encoding: str | None) -> Format:
     if suffix in _SUFFIXES:
         _require_table(source, start, binary=True)
         return _SUFFIXES[suffix]
+    if JSON_ARRAY.match(start.removeprefix(codecs.BOM_UTF8)):
+        return "jsonl"
     if suffix in _WORDS:
-        raise InputError(f"{source} is {_WORDS[suffix]}. Save it as CSV or as JSON lines (.jsonl) first.")
+        raise InputError(
+            f"{source} is {_WORDS[suffix]}, but no array of objects. Save it as CSV or as JSON lines (.jsonl) first."
+        )
     _require_table(source, start, binary=encoding is not None)
     return "jsonl" if start.removeprefix(codecs.BOM_UTF8).lstrip().startswith(b'{"') else "text"
 

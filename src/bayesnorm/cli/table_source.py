@@ -10,6 +10,7 @@ import math
 import re
 import sys
 import tempfile
+import zipfile
 import zlib
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -122,6 +123,7 @@ class Source:
         copy: A temporary file with the bytes of standard input.
         table: The table of a database; "" if none was named, None for all other files.
         max_mib: Largest accepted size, after unpacking.
+        member: Name of the file in a ZIP archive; "" for other files.
     """
 
     argument: str
@@ -129,6 +131,7 @@ class Source:
     copy: IO[bytes] | None = None
     table: str | None = None
     max_mib: float = 1024
+    member: str = ""
 
     def __str__(self) -> str:
         return "standard input" if self.path is None else self.argument
@@ -152,8 +155,12 @@ class Source:
 
     @contextlib.contextmanager
     def open(self) -> Iterator[IO[bytes]]:
-        """Yield a stream of the bytes, unpacked if they are gzipped."""
+        """Yield a stream of the bytes, unpacked if they are gzipped or in a ZIP archive."""
         with self.packed_stream() as file:
+            if self.member:
+                with self._open_member(file) as part:
+                    yield part
+                return
             is_packed = file.read(2) == GZIP
             file.seek(0)
             try:
@@ -162,10 +169,24 @@ class Source:
                 raise InputError(f"{self} cannot be unpacked ({error}). Compress the file again.") from None
 
     @contextlib.contextmanager
+    def _open_member(self, file: IO[bytes]) -> Iterator[IO[bytes]]:
+        """Yield a stream of the unpacked bytes of a file in a ZIP archive."""
+        try:
+            archive = zipfile.ZipFile(file)
+            part = archive.open(self.member)
+        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, KeyError, ValueError) as error:
+            raise InputError(f"{self} cannot be unpacked ({escape(str(error))}). Compress the file again.") from None
+        try:
+            with archive, part:
+                yield part
+        except (EOFError, zipfile.BadZipFile, zlib.error) as error:
+            raise InputError(f"{self} cannot be unpacked ({escape(str(error))}). Compress the file again.") from None
+
+    @contextlib.contextmanager
     def open_unpacked(self) -> Iterator[IO[bytes]]:
         """Yield a stream of the unpacked bytes in which seeking is fast."""
         with self.open() as file:
-            if not isinstance(file, gzip.GzipFile):
+            if not self.member and not isinstance(file, gzip.GzipFile):
                 yield file
                 return
             with tempfile.TemporaryFile() as copy:

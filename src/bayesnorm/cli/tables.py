@@ -21,7 +21,7 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from ..errors import InputError, quoted
-from .table_format import Format, detect_encoding, detect_format, find_source
+from .table_format import ZIP, Format, detect_encoding, detect_format, find_source, inside_archive
 from .table_source import (
     CONTROL,
     GZIP,
@@ -89,7 +89,7 @@ class TableFile:
             return parquet_rows(self.source)
         with path.open("rb") as file:
             start = file.read(2**18)
-        return 0 if start.startswith(GZIP) else round(path.stat().st_size * start.count(b"\n") / len(start))
+        return 0 if start.startswith((GZIP, ZIP)) else round(path.stat().st_size * start.count(b"\n") / len(start))
 
     @property
     def fingerprint(self) -> str:
@@ -129,7 +129,7 @@ def open_table(data: str | Path, max_mib: float = MOST_MIB, encoding: str | None
         max_mib: Largest accepted size of the content: unpacked, and of the cells.
         encoding: The encoding of text; None detects it.
     """
-    source = find_source(data, max_mib, encoding)
+    source = inside_archive(find_source(data, max_mib, encoding))
     file_format = detect_format(source, encoding)
     limit, text_encoding, csv_format = ContentLimit(source), "", None
     if file_format == "parquet":

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 import json
@@ -12,6 +13,7 @@ from dataclasses import dataclass
 from typing import Any
 
 from ..errors import InputError, quoted
+from ..words import format_count
 from .table_source import CONTROL, LONGEST_ROW, PASS_A_TABLE, WITH_NAMES, ContentLimit, Source, escape
 from .written_numbers import without_marks
 
@@ -19,6 +21,11 @@ DELIMITERS = (",", ";", "\t", "|")
 
 # The lines from the start of a file that decide its delimiter and decimal point, or their characters.
 INSPECTED_LINES, INSPECTED_CHARACTERS = 100, 2**20
+
+_BLANKS = re.compile(r"\s*")
+
+# Bytes from the start of a file that show whether it contains an array.
+INSPECTED_BYTES = 4096
 
 # Cells of the table for each entry of JSON lines. A new key in every line would make a huge table of a small file.
 MOST_CELLS_FOR_AN_ENTRY = 1_000
@@ -153,7 +160,10 @@ def json_rows(source: Source, encoding: str, names: Sequence[str], limit: Conten
 
 
 def _json_records(source: Source, encoding: str) -> Iterator[tuple[dict[str, Any], int]]:
-    """Yield the objects of a file with one JSON object per line, and the numbers of their characters."""
+    """Yield the objects of a file with one JSON object per line or with one array of them, and their characters."""
+    if _is_array(source):
+        yield from _array_records(source, encoding)
+        return
     for number, line in enumerate(source.lines(encoding), 1):
         if not line.strip():
             continue
@@ -166,6 +176,58 @@ def _json_records(source: Source, encoding: str) -> Iterator[tuple[dict[str, Any
                 f'{source}: line {number} is not a JSON object. Every line must be an object such as {{"a": 1}}.'
             )
         yield record, len(line)
+
+
+def _is_array(source: Source) -> bool:
+    """Return whether a file of JSON contains an array instead of lines."""
+    with source.open() as file:
+        return file.read(INSPECTED_BYTES).removeprefix(codecs.BOM_UTF8).lstrip().startswith(b"[")
+
+
+def _array_records(source: Source, encoding: str) -> Iterator[tuple[dict[str, Any], int]]:
+    """Yield the objects of an array, and their characters; only a part of the text is held at a time."""
+    texts, decoder = codecs.iterdecode(source.blocks(), encoding), json.JSONDecoder(object_pairs_hook=_record)
+    text, place, number, expected = "", 0, 0, "["
+    while True:
+        blanks = _BLANKS.match(text, place)
+        place = blanks.end() if blanks else place
+        if place == len(text):
+            text, place = next(texts, ""), 0
+            if not text and not expected:
+                return
+            if text:
+                continue
+        if not text or not expected or text[place] not in expected:
+            raise InputError(
+                f"{source}: the array breaks off after {format_count(number, 'object')}. Every entry must be an object "
+                'such as {"a": 1}.'
+            )
+        if text[place] == "{":
+            record, end, text, place = _next_object(source, decoder, text, place, texts, number + 1)
+            yield record, end - place
+            number, place, expected = number + 1, end, ",]"
+        else:
+            expected = {"[": "{]", ",": "{", "]": ""}[text[place]]
+            place += 1
+
+
+def _next_object(
+    source: Source, decoder: json.JSONDecoder, text: str, place: int, texts: Iterator[str], number: int
+) -> tuple[dict[str, Any], int, str, int]:
+    """Return an object, where it ends, the text, and where the object begins in it; more text is added if needed."""
+    limit = ContentLimit(source)
+    while True:
+        try:
+            record, end = decoder.raw_decode(text, place)
+        except (ValueError, RecursionError) as error:
+            limit.require_row(len(text) - place)
+            more = None if "occurs twice" in str(error) else next(texts, None)
+            if more is None:
+                raise InputError(f"{source}: object {number} is not JSON ({error}). Correct the file.") from None
+            text, place = text[place:] + more, 0
+        else:
+            limit.require_row(end - place)
+            return record, end, text, place
 
 
 def _record(pairs: list[tuple[str, Any]]) -> dict[str, Any]:
