@@ -41,8 +41,10 @@ Center = Literal["running", "batch"]
 
 # Number of samples that are checked when a posterior is loaded.
 SAMPLES_CHECKED = 64
-# Sampled variances plus eps are at least this multiple of eps, so that they stay positive in single precision.
+# Sampled variances plus eps are at least this multiple of eps, so that rounding cannot make them negative.
 LEAST_VARIANCE = 2**-10
+# Logarithms of variances so far below that of the least one come from absurd effective batch sizes, which are refused.
+ABSURD_LOG_RATIO = -30.0
 
 
 @dataclass(frozen=True, eq=False, repr=False)
@@ -131,7 +133,8 @@ class BatchNormPosterior(Posterior[P_co]):
         for layer, m, v in zip(self.layers, mean.split(sizes, -1), log_var.split(sizes, -1), strict=True):
             least = max(LEAST_VARIANCE * layer.eps, torch.finfo(v.dtype).tiny)
             state[f"{layer.name}.running_mean"] = m
-            state[f"{layer.name}.running_var"] = v.exp().clamp_min(least) - layer.eps
+            absurd = v < math.log(least) + ABSURD_LOG_RATIO
+            state[f"{layer.name}.running_var"] = v.exp().clamp_min(least).masked_fill(absurd, math.nan) - layer.eps
         return state
 
     def directions(self, rank: int) -> Tensor:
