@@ -1,10 +1,12 @@
 """Measure how well the scores of `ood_scores` detect inputs from outside of the training distribution.
 
-    python -m benchmarks.ood [--out results/ood_scores.json]
+    python -m benchmarks.ood [--cases small unseen_digits unseen_images cifar] [--out results/ood_scores.json]
 
 Networks: the CIFAR-10 ResNet-20 and ResNet-32 of the data folder; a perceptron and a small convolutional network for
-scikit-learn's digits; a perceptron for scikit-learn's wines. MCBN with 16 samples. 1,000 in-distribution inputs (half
-of the held-out ones for digits and wines) are the reference, others give AUROC, and the rate at which p <= 0.05.
+scikit-learn's digits; a perceptron for scikit-learn's wines; and two small ResNets with projection shortcuts that are
+trained without two classes (CIFAR-10, digits), so that those classes are unusual. MCBN with 16 samples. 1,000
+in-distribution inputs (600 without two classes; half of the held-out ones for digits and wines) are the reference,
+others give AUROC, and the rate at which p <= 0.05. `--cases` measures some of them, and keeps other rows of the file.
 """
 
 from __future__ import annotations
@@ -24,6 +26,7 @@ from torch.nn import functional as F
 import bayesnorm as bn
 from bayesnorm.metrics import auroc
 from bayesnorm.training import train
+from benchmarks.pruning import ProjectionBlock, projection_network
 from experiments.data import load_camvid, load_cifar10, load_notmnist, load_svhn, to_network_input
 from experiments.machine import machine
 from experiments.networks import load_cifar_resnet
@@ -31,6 +34,7 @@ from experiments.networks import load_cifar_resnet
 SAMPLES = 16
 IMAGES = 400
 
+Pair = tuple[Tensor, Tensor]
 Case = tuple[str, Any, Tensor, Tensor, dict[str, Tensor]]
 """Name, posterior, reference, in-distribution inputs, inputs of other kinds."""
 
@@ -107,15 +111,68 @@ def small_cases() -> Iterator[Case]:
     yield small("perceptron, wines", table, rows, torch.tensor(wine.target), other_rows)
 
 
+def unseen_digits() -> Iterator[Case]:
+    """Yield a small ResNet that was trained without the digits 8 and 9."""
+    digits = load_digits()
+    images, labels = torch.tensor(digits.images / 16).float()[:, None], torch.tensor(digits.target)
+    order = torch.randperm(len(images), generator=torch.Generator().manual_seed(0))
+    fit, held_out = order[:800], order[800:]
+    torch.manual_seed(0)
+    stem = nn.Conv2d(1, 16, 3, 1, 1, bias=False), nn.BatchNorm2d(16), nn.ReLU()
+    blocks = ProjectionBlock(16, 32), ProjectionBlock(32, 64)
+    network = nn.Sequential(*stem, *blocks, nn.AdaptiveAvgPool2d(1), nn.Flatten(), nn.Linear(64, 8))
+    train, test = (images[fit], labels[fit]), (images[held_out], labels[held_out])
+    yield without_two_classes("small ResNet, digits 0 to 7", network, train, test, "digits 8 and 9", {})
+
+
+def unseen_images() -> Iterator[Case]:
+    """Yield a small ResNet that was trained without two classes of CIFAR-10."""
+    (x, y), (x_test, y_test) = (
+        (to_network_input(pixels), torch.as_tensor(targets).long())
+        for pixels, targets in (load_cifar10("train"), load_cifar10("test"))
+    )
+    torch.manual_seed(0)
+    network = projection_network()
+    network[-1] = nn.Linear(96, 8)
+    others = {"SVHN": to_network_input(load_svhn(range(IMAGES))[0])}
+    name = "small ResNet, 8 classes of CIFAR-10"
+    yield without_two_classes(name, network, (x, y), (x_test, y_test), "ships and trucks", others)
+
+
+def without_two_classes(
+    name: str, network: nn.Module, fit: Pair, held_out: Pair, unseen: str, others: dict[str, Tensor]
+) -> Case:
+    """Train a network on classes 0 to 7 for fifteen epochs; held-out inputs of the two others are unusual."""
+    (x, y), (x_test, y_test) = fit, held_out
+    x, y, usual = x[y < 8], y[y < 8], x_test[y_test < 8]
+    train(network, x, y, loss=F.cross_entropy, epochs=15, batch_size=64, seed=0)
+    with torch.no_grad():
+        right = network.eval()(usual).argmax(1) == y_test[y_test < 8]
+    print(f"{name}: accuracy {float(right.double().mean()):.3f}", flush=True)
+    posterior = bn.MCBN(64, states=32).fit(network, x, bn.Categorical())
+    reference, inside = usual[:600].chunk(2) if len(usual) < 1000 else (usual[:600], usual[600 : 600 + IMAGES])
+    return name, posterior, reference, inside, {unseen: x_test[y_test >= 8][:IMAGES], **others}
+
+
+CASES = {
+    "small": small_cases,
+    "unseen_digits": unseen_digits,
+    "unseen_images": unseen_images,
+    "cifar": cifar_cases,
+}
+
+
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
+    parser.add_argument("--cases", nargs="+", choices=CASES, default=list(CASES))
     parser.add_argument("--out", type=Path, default=Path("results/ood_scores.json"))
     options = parser.parse_args()
     torch.set_num_threads(1)
     warnings.simplefilter("ignore", bn.BayesNormWarning)
-    rows = []
-    for cases in (small_cases(), cifar_cases()):
-        for name, posterior, reference, inside, others in cases:
+    rows = json.loads(options.out.read_text())["rows"] if options.out.exists() else []
+    for cases in options.cases:
+        for name, posterior, reference, inside, others in CASES[cases]():
+            rows = [row for row in rows if row["network"] != name]
             usual = bn.ood_scores(posterior, inside, reference, samples=SAMPLES)
             for kind, x in others.items():
                 unusual = bn.ood_scores(posterior, x, reference, samples=SAMPLES)

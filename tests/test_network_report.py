@@ -47,7 +47,9 @@ def test_one_screen_says_what_works_what_it_costs_and_what_to_do(snapshot):
     assert "bn.MCBN(batch_size=8)" in str(report)
     assert len(repr(report)) < 100
     assert report.to_dict()["findings"][1]["subject"] == "batch norm"
-    assert "<h2>Recommended</h2>" in report.to_html()
+    page = report.to_html()
+    assert "<h2>Recommended</h2>" in page
+    assert "width=device-width" in page
 
 
 def test_a_network_of_torchscript_is_not_one_without_batch_norm():

@@ -66,8 +66,9 @@ class OODScores:
 def ood_scores(posterior: Posterior, x: Any, reference: Any, *, samples: int | None = None, seed: int = 0) -> OODScores:
     """Return how unusual each input is, by several scores, each with p-values.
 
-    Unlike `drift`, which tests many examples together, it looks at every input alone. For convolutional networks start
-    with `distance`. For perceptrons look at `entropy` or `energy` as well. Mutual information is rarely the best score.
+    Unlike `drift`, which tests many examples together, it looks at every input alone. Use two scores: an input is
+    unusual if the p-value of `distance` or that of `energy` is at most 0.025. `distance` detects images of another kind
+    than in training, `energy` new classes that look like those of training. Mutual information is rarely the best score.
     Compare the scores on examples of both kinds if you have any.
 
     Args:

@@ -75,6 +75,7 @@ class NetworkReport(ShortRepr):
         style = (
             "body{font:16px/1.5 sans-serif;max-width:60em;margin:2em auto;padding:0 1em}th{text-align:left;"
             "white-space:nowrap}td,th{padding:.2em .8em;vertical-align:top}.problem{color:#a00}.note{color:#850}"
+            "@media(max-width:40em){tr,td+th+td{display:block}td,th{display:inline}body{overflow-wrap:anywhere}}"
         )
         return (
             '<!doctype html>\n<html lang="en"><head><meta charset="utf-8">'
