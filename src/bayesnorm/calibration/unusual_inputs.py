@@ -68,8 +68,8 @@ def ood_scores(posterior: Posterior, x: Any, reference: Any, *, samples: int | N
 
     Unlike `drift`, which tests many examples together, it looks at every input alone. Use two scores: an input is
     unusual if the p-value of `distance` or that of `energy` is at most 0.025. `distance` detects images of another kind
-    than in training, `energy` new classes that look like those of training. Mutual information is rarely the best score.
-    Compare the scores on examples of both kinds if you have any.
+    than in training. `energy` of an accurate network detects new classes that look like those of training. Mutual
+    information is rarely the best score. Compare the scores on examples of both kinds if you have any.
 
     Args:
         posterior: The posterior.
