@@ -25,7 +25,7 @@ BUDGET = {
     "methods": 668,
     "metrics": 659,
     "network": 4_838,
-    "network_report": 359,
+    "network_report": 360,
     "plots": 890,
     "posterior": 1_967,
     "predictive": 888,
