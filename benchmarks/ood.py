@@ -6,7 +6,8 @@ Networks: the CIFAR-10 ResNet-20 and ResNet-32 of the data folder; a perceptron 
 scikit-learn's digits; a perceptron for scikit-learn's wines; and two small ResNets with projection shortcuts that are
 trained without two classes (CIFAR-10, digits), so that those classes are unusual. MCBN with 16 samples. 1,000
 in-distribution inputs (300 digits or 600 images without two classes; half of the held-out ones for other digits and
-wines) are the reference, others give AUROC, and the rate at which p <= 0.05. `--cases` measures some of them, and keeps other rows of the file.
+wines) are the reference, others give AUROC, and the rate at which p <= 0.05. `--cases` measures some of them, and keeps
+other rows of the file.
 """
 
 from __future__ import annotations
