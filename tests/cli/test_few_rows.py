@@ -35,6 +35,26 @@ def test_all_of_few_rows_judge(bayesnorm, tmp_path, monkeypatch, target):
         assert np.sqrt(((y - mean) ** 2).mean()) == pytest.approx(facts["scores"]["rmse"], rel=1e-3)
 
 
+@pytest.mark.parametrize("more", [(), ("--group", "town"), ("--holdout", "last")])
+def test_all_rows_are_learned_from_on_request(bayesnorm, tmp_path, monkeypatch, more):
+    monkeypatch.setattr("bayesnorm.report.write_report", lambda _, path: path.touch())
+    data = write_csv(tmp_path / "t.csv", houses(160))
+    options = ("--target", "price", "--out", tmp_path / "run", *QUICK[:4], "--test-fraction", 0, *more)
+    ended = bayesnorm("fit", data, *options)
+    assert ended.code == 0, ended.err
+    assert "The model learns from all 160 rows. The report uses cross-validation." in ended.err
+    facts = json.loads((tmp_path / "run" / "run.json").read_text())
+    assert facts["rows"] == {"training": 160, "test": 160, "cross_validated": True}
+
+
+def test_conformal_intervals_need_held_out_rows(bayesnorm, tmp_path):
+    data = write_csv(tmp_path / "t.csv", houses(30))
+    options = ("--target", "price", "--out", tmp_path / "run", *QUICK[:4], "--test-fraction", 0, "--conformal")
+    ended = bayesnorm("fit", data, *options)
+    assert ended.code != 0
+    assert "--conformal needs held-out rows" in ended.err
+
+
 def test_intervals_of_a_fold_come_from_the_others():
     generator = torch.Generator().manual_seed(0)
     loc, y = torch.zeros(1, 400, 1, dtype=torch.float64), torch.randn(400, 1, dtype=torch.float64, generator=generator)

@@ -53,7 +53,7 @@ def keep(rows):
         (None, ("--effective-batch-size", "frob"), 2, "positive number, got 'frob'"),
         (None, ("--effective-batch-size", "nll"), 2, "must be cross-validated, elbo or a positive number, got 'nll'"),
         (None, ("--hidden", "50,x"), 2, "--hidden must be the units of each hidden layer, such as 128,128, got '50,x'"),
-        (None, ("--test-fraction", "0.7"), 2, "--test-fraction must be a number above 0 and at most 0.5, got 0.7"),
+        (None, ("--test-fraction", "0.7"), 2, "--test-fraction must be a number from 0 to 0.5, got 0.7"),
         (None, ("--test-fraction", "0.001"), 1, "--test-fraction: 0.001 of 40 rows is no row"),
         (None, ("--method", "magic"), 2, "Invalid value for '--method'"),
         (None, ("--seed", "-1"), 2, "Invalid value for '--seed'"),

@@ -61,7 +61,7 @@ def fit(
         float | None,
         option(
             "FRACTION",
-            "Fraction of rows held out for the report, at most 0.5.",
+            "Fraction of rows held out for the report, at most 0.5. With 0, the report uses cross-validation.",
             "0.2; below 150 rows: cross-validation",
         ),
     ] = None,

@@ -14,7 +14,7 @@ import numpy as np
 from ..errors import BayesNormError
 from ..words import format_count, format_duration
 from .file_columns import require_columns
-from .held_out import FEW_ROWS, LEVEL, RowSplit, hold_out, predict_by_folds, predict_held_out
+from .held_out import FEW_ROWS, LEVEL, RowSplit, hold_out, keep_all, predict_by_folds, predict_held_out
 from .options import FitOptions, Task
 from .output_files import prediction_file
 from .predictions import DIGITS, count_infinite_intervals, infinite_intervals_words, round_predictions
@@ -180,6 +180,13 @@ def _split_rows(table: TrainingTable, options: FitOptions) -> RowSplit:
     if no_preference and rows < FEW_ROWS:
         message = f"{rows} rows are too few for a held-out set. The model is tested by cross-validation instead."
         return RowSplit(np.arange(rows), np.arange(0), None, (message,))
+    if fraction == 0:
+        if options.conformal:
+            raise BayesNormError(
+                "--conformal needs held-out rows, because its guarantee is for rows that no member saw. Leave out "
+                "--test-fraction 0."
+            )
+        return keep_all(rows, table.time, table.group)
     return hold_out(table.y, table.task, fraction or TEST_FRACTION, options.seed, table.time, table.group)
 
 

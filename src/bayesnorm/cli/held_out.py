@@ -98,6 +98,22 @@ def hold_out(
     return RowSplit(*random_split(y, fraction, seed, task))
 
 
+def keep_all(rows: int, time: RowOrder | None, group: RowOrder | None) -> RowSplit:
+    """Return a split in which all rows are for training, and cross-validation holds out whole periods or groups.
+
+    Args:
+        rows: Number of rows.
+        time: The order in time.
+        group: The groups.
+    """
+    groups = None if group is None else as_labels(group.values)
+    if time is not None:
+        groups = np.empty(rows, np.int64)
+        groups[_in_time(time)] = np.arange(rows) * PERIODS // rows
+    message = f"The model learns from all {rows:,} rows. The report uses cross-validation."
+    return RowSplit(np.arange(rows), np.arange(0), groups, (message,))
+
+
 def random_split(values: NDArray[Any], fraction: float, seed: int, task: Task) -> tuple[RowNumbers, RowNumbers]:
     """Return random row numbers for training and for testing, stratified by class.
 
@@ -165,8 +181,7 @@ def _hold_out_latest(time: RowOrder, fraction: float) -> RowSplit:
     """Hold out the latest rows; rows without a time are used for training."""
     from ..tabular import dates
 
-    when = dates.days(time.values).astype(np.float64)
-    order = np.argsort(np.where(np.isnan(when), -np.inf, when), kind="stable")
+    when, order = dates.days(time.values).astype(np.float64), _in_time(time)
     rows = int(len(order) * fraction + 0.5)
     _require_some(order[:rows], fraction, len(order))
     train, test = order[: len(order) - rows], order[len(order) - rows :]
@@ -181,6 +196,14 @@ def _hold_out_latest(time: RowOrder, fraction: float) -> RowSplit:
     periods[train] = np.arange(len(train)) * PERIODS // len(train)
     train = np.sort(train)
     return RowSplit(train, np.sort(test), periods[train], tuple(messages))
+
+
+def _in_time(time: RowOrder) -> RowNumbers:
+    """Return the rows in the order of time; rows without a time come first."""
+    from ..tabular import dates
+
+    when = dates.days(time.values).astype(np.float64)
+    return np.argsort(np.where(np.isnan(when), -np.inf, when), kind="stable")
 
 
 def _hold_out_groups(group: RowOrder, fraction: float, seed: int) -> RowSplit:

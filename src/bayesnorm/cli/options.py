@@ -89,7 +89,8 @@ class FitOptions:
         keep: Columns to use even if they look useless, such as ids.
         categorical: Columns whose numbers are categories.
         read_as: The kind of some columns, one of `KINDS`; columns of kind "text" are left out.
-        test_fraction: Fraction of rows held out for the report; None for 0.2, or for cross-validation on small tables.
+        test_fraction: Fraction of rows held out for the report; 0 for cross-validation of all rows; None for 0.2, or for
+            cross-validation on small tables.
         holdout: Which rows are held out.
         time: The column that orders the rows by time; None for the order of the file.
         group: The column whose equal values keep rows together; None for no groups.
@@ -152,8 +153,8 @@ class FitOptions:
 
 def _test_fraction(value: float | None) -> float | None:
     """Return the fraction of rows to hold out, or raise an error."""
-    if value is not None and not 0 < value <= 0.5:
-        raise UsageError(f"--test-fraction must be a number above 0 and at most 0.5, got {value:g}.")
+    if value is not None and not 0 <= value <= 0.5:
+        raise UsageError(f"--test-fraction must be a number from 0 to 0.5, got {value:g}.")
     return value
 
 
