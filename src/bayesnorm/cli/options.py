@@ -89,8 +89,8 @@ class FitOptions:
         keep: Columns to use even if they look useless, such as ids.
         categorical: Columns whose numbers are categories.
         read_as: The kind of some columns, one of `KINDS`; columns of kind "text" are left out.
-        test_fraction: Fraction of rows held out for the report; 0 for cross-validation of all rows; None for 0.2, or for
-            cross-validation on small tables.
+        test_fraction: Fraction of rows held out for the report; 0 for cross-validation of all rows; None for 0.2, or
+            for cross-validation on small tables.
         holdout: Which rows are held out.
         time: The column that orders the rows by time; None for the order of the file.
         group: The column whose equal values keep rows together; None for no groups.
