@@ -115,10 +115,11 @@ class OtherKinds:
         answers = [kind.predict(rows.x[order]) for kind in (trees, linear)]
         points = [answer[chosen, places] for answer in answers]
         scales, log_scales = None, None
-        if row_wise:
+        known_errors = replace(rows, train_rows=[np.intersect1d(train, order) for train in rows.train_rows])
+        # If only one fold is held out, no row with an error is left to learn from.
+        if row_wise and all(len(train) for train in known_errors.train_rows):
             errors = np.zeros_like(y)
             errors[order] = np.abs(points[0].numpy() - y[order])
-            known_errors = replace(rows, train_rows=[np.intersect1d(train, order) for train in rows.train_rows])
             scales = FoldModels(tuple(fit_log_scales(known_errors, errors)))
             log_scales = scales.predict(rows.x[order])[chosen, places]
         between = [answer.var(0, correction=0) for answer in answers]
