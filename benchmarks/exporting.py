@@ -68,6 +68,18 @@ def posterior_of(network: nn.Module, layers: int | None, size: int = 32, rows: i
     return bn.MCBN(batch_size=16, states=STATES, layers=layers).fit(network, images(rows, size), bn.Categorical())
 
 
+@torch.no_grad()
+def settled(network: nn.Module, size: int) -> nn.Module:
+    """Return a random network with the running statistics of images; without them its outputs grow with every layer."""
+    for module in network.modules():
+        if isinstance(module, nn.BatchNorm2d):
+            module.momentum = None  # a plain mean
+    network.train()
+    for _ in range(3):
+        network(images(32, size))
+    return network.eval()
+
+
 def runner(file: str) -> Callable[[torch.Tensor], Any]:
     """Return a function that runs an ONNX file with one thread."""
     import onnxruntime
@@ -146,7 +158,7 @@ def parity(folder: Path, cases: Sequence[str] | None) -> list[dict[str, Any]]:
         print(name, difference, flush=True)
 
     def last_layer(network: nn.Module, size: int, rows: int = 64) -> Any:
-        return bn.export(posterior_of(network.eval(), 1, size, rows), folder / "net.onnx", images(33, size))
+        return bn.export(posterior_of(settled(network, size), 1, size, rows), folder / "net.onnx", images(33, size))
 
     add("U-Net, pixels", lambda: last_layer(UNet(classes=5), 32))
     for name, encoding in (("plain", "plain"), ("bins", "bins 8"), ("waves", "waves 4")):
