@@ -106,7 +106,7 @@ def steps(run: Path, data: Path, *, fast: bool) -> dict[str, float]:
     try:
         for _ in range(STEP_CHUNKS):
             chunk = timed("read", next, chunks)
-            values = timed("convert columns", read_as_in_training, chunk, file.source, file.decimal, facts)
+            values, _ = timed("convert columns", read_as_in_training, chunk, file.source, file.decimal, facts)
             rows = timed("features", model._read, values)
             predictive = timed("networks", model._predictive_of, rows.features)
             timed("quantiles", model.interval_of, predictive)
