@@ -63,8 +63,8 @@ def export_costs() -> str:
     ]
     head = [
         "sampled",
-        *(f"file, {batch} images" for batch in batches),
-        *(f"engine, {batch} images" for batch in batches),
+        *(f"file, batch of {batch}" for batch in batches),
+        *(f"engine, batch of {batch}" for batch in batches),
     ]
     where = f"{hardware(part['machine'])}, onnxruntime {part['versions']['onnxruntime']}"
     return f"{where}:\n\n{table([*head, 'more bytes', 'largest difference'], lines)}"
