@@ -66,6 +66,17 @@ def packed(content: Callable[[random.Random], bytes]) -> Write:
     return lambda path, chance: path.write_bytes(gzip.compress(content(chance), 1))
 
 
+def zipped(content: Callable[[random.Random], bytes], method: int = zipfile.ZIP_DEFLATED, files: int = 1) -> Write:
+    """Return a function that writes a ZIP archive of files with these bytes."""
+
+    def write(path: Path, chance: random.Random) -> None:
+        with zipfile.ZipFile(path, "w", method) as archive:
+            for number in range(files):
+                archive.writestr(f"{number}.csv", content(chance))
+
+    return write
+
+
 def sheet(
     rows: str, *, names: str = '<row><c t="str"><v>a</v></c><c t="str"><v>b</v></c></row>', **parts: str
 ) -> Write:
@@ -164,6 +175,30 @@ SHAPES: dict[str, Shape] = {
         ".csv.gz",
         refused=True,
     ),
+    "zip, one line": Shape(zipped(lambda _: b"a,b\n" + b"1" * 2**26), ".zip", refused=True),
+    "zip, bzip2": Shape(zipped(lambda _: b"a,b\n" + b"1,2\n" * 2**24, zipfile.ZIP_BZIP2), ".zip"),
+    "zip, lzma": Shape(zipped(lambda _: bytes(2**26), zipfile.ZIP_LZMA), ".zip", refused=True),
+    "zip, several files": Shape(zipped(lambda _: b"a,b\n1,2\n", files=2), ".zip", refused=True),
+    "zip, many files": Shape(zipped(lambda _: b"", files=20_000), ".zip", refused=True),
+    "zip, packed again": Shape(zipped(lambda _: gzip.compress(b"a,b\n1,2\n" * 2**20)), ".zip"),
+    "zip, many rows": Shape(zipped(lambda chance: b"a,b\n" + b"1,2\n" * chance.choice([2**16, 2**20])), ".zip"),
+    "zip, cut": Shape(
+        lambda path, chance: (
+            zipped(lambda _: b"a,b\n1,2\n" * 9)(path, chance)
+            or (path.write_bytes(path.read_bytes()[: chance.randrange(12, 60)]) and None)
+        ),
+        ".zip",
+        refused=True,
+    ),
+    "array, deep": Shape(text(lambda _: '[{"a":' + "[" * 10**5 + "]" * 10**5 + "}]"), ".json", refused=True),
+    "array, one long object": Shape(text(lambda _: '[{"a":"' + "x" * 2**24 + '"}]'), ".json", refused=True),
+    "array, no end": Shape(text(lambda _: '[{"a":1},' * 10**5), ".json", refused=True),
+    "array, an object without end": Shape(text(lambda _: '[{"a":1},{' + '"b":[1,' * 2**20), ".json", refused=True),
+    "array, text that is none": Shape(text(lambda _: b'[{"a":1},' + b'{"a":2},' * 20_000 + b'{"a":"\xff"}]'), ".json"),
+    "array, a key twice": Shape(text(lambda _: '[{"a":1},{"a":1,"a":2}]'), ".json", refused=True),
+    "array, a key per object": Shape(
+        text(lambda _: "[" + ",".join(f'{{"k{i}":1}}' for i in range(120_000)) + "]"), ".json", refused=True
+    ),
     "json, a key per line": Shape(
         text(lambda chance: "".join(f'{{"k{i}":1}}\n' for i in range(chance.choice([9000, 120_000])))), ".jsonl", True
     ),
@@ -261,7 +296,15 @@ if importlib.util.find_spec("pyarrow"):
         ),
     }
 
-VALID = ["csv, many columns", "gzip, many rows", "json, surrogates", "sqlite, no name", "xlsx, plain", "parquet, plain"]
+VALID = [
+    "csv, many columns",
+    "gzip, many rows",
+    "zip, many rows",
+    "json, surrogates",
+    "sqlite, no name",
+    "xlsx, plain",
+    "parquet, plain",
+]
 """Shapes whose bytes are changed at random."""
 
 
