@@ -147,7 +147,7 @@ FITTED = {"thirty_rows.csv", "rare_class.csv", "trend.csv", "patients.csv", "two
 UNSET = dict.fromkeys(
     ["task", "test_fraction", "time", "group", "weight", "epochs", "members", "effective_batch_size", "max_rows"]
 )
-OFF = dict.fromkeys(["fast", "interruptible", "conformal", "homoscedastic"], False)
+OFF = dict.fromkeys(["networks_only", "fast", "interruptible", "conformal", "homoscedastic"], False)
 CHOSEN = {"method": "mcbn", "read_as": {}, "holdout": Holdout.random, "seed": 0, "hidden": (4,), "device": Device.cpu}
 
 
