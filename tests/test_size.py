@@ -11,28 +11,30 @@ import tokenize
 from pathlib import Path
 
 SOURCE = Path(__file__).resolve().parents[1] / "src" / "bayesnorm"
+RUNTIME = SOURCE.parent / "bayesnorm_runtime"
 
 BUDGET = {
     "active": 630,
+    "bayesnorm_runtime": 1_664,
     "cli": 4_868,
     "compression": 724,
     "demo": 53,
     "engines": 609,
-    "export": 545,
+    "export": 826,
     "integrations": 59,
     "likelihoods": 720,
     "maps": 528,
     "methods": 668,
     "metrics": 659,
-    "network": 4_838,
+    "network": 4_970,
     "network_report": 360,
     "plots": 890,
-    "posterior": 1_967,
+    "posterior": 1_870,
     "predictive": 888,
     "report": 2_393,
     "serving": 1_014,
-    "calibration": 983,
-    "shift": 965,
+    "calibration": 985,
+    "shift": 600,
     "tabular": 6_064,
     "theory": 488,
     "top level": 801,
@@ -56,8 +58,8 @@ def code_lines(source: str) -> int:
 def sizes() -> dict[str, int]:
     """Return the code lines of every package, and of the modules beside them."""
     results: dict[str, int] = {}
-    for path in sorted(SOURCE.rglob("*.py")):
-        name = path.relative_to(SOURCE).parts[0]
+    for path in sorted([*SOURCE.rglob("*.py"), *RUNTIME.rglob("*.py")]):
+        name = path.relative_to(SOURCE).parts[0] if path.is_relative_to(SOURCE) else RUNTIME.name
         name = "top level" if name.endswith(".py") else name
         results[name] = results.get(name, 0) + code_lines(path.read_text())
     return results

@@ -3,15 +3,12 @@
 from __future__ import annotations
 
 import math
-from collections import Counter
 from collections.abc import Iterable, Sequence
-from dataclasses import fields, is_dataclass
 from statistics import median
-from typing import Any, ClassVar
 
 import numpy as np
 
-from .errors import shortened
+from bayesnorm_runtime import ShortRepr as ShortRepr, format_percent as format_percent
 
 # From this size, and below this size, numbers are written with a power of ten.
 LARGEST, LEAST = 1e12, 1e-4
@@ -75,16 +72,6 @@ def format_tick(value: float, step: float, largest: float = 0.0) -> str:
 def _place(size: float) -> int:
     """Return the position of a number's first digit: 0 for ones, -1 for tenths."""
     return math.floor(math.log10(size)) if size else 0
-
-
-def format_percent(share: float, decimals: int = 0) -> str:
-    """Write 0.91 as "91 %". Less than all never reads as 100 %, and more than none never as 0 %."""
-    if share in (0.0, 1.0):
-        return f"{round(100 * share)} %"
-    least = 10.0 ** (-decimals - 2)
-    if 0 < share < 1 and not least / 2 < share < 1 - least / 2:
-        return f"over {100 * (1 - least):.{decimals}f} %" if share > 0.5 else f"under {100 * least:.{decimals}f} %"
-    return f"{100 * share:.{decimals}f} %".replace("-", "−")
 
 
 def format_decimals(value: float, decimals: int) -> str:
@@ -163,26 +150,3 @@ def keep_together(text: str) -> str:
     return text.replace("(p = ", "(p\N{NO-BREAK SPACE}=\N{NO-BREAK SPACE}").replace(
         "(p < ", "(p\N{NO-BREAK SPACE}<\N{NO-BREAK SPACE}"
     )
-
-
-class ShortRepr:
-    """Base class of dataclasses with `repr=False`: their `repr` is one line of at most about 1,000 characters."""
-
-    repr_names: ClassVar[tuple[str, ...]] = ()
-    """The attributes to show; empty for all fields that are declared with `repr=True`."""
-
-    def __repr__(self) -> str:
-        instance: Any = self
-        names = self.repr_names or [field.name for field in fields(instance) if field.repr]
-        shown = (f"{name}={_brief(getattr(self, name))}" for name in names)
-        return shortened(f"{type(self).__name__}({', '.join(shown)})")
-
-
-def _brief(value: Any) -> str:
-    """Return the repr of a value, only the shape of an array, and only the number of several dataclass instances."""
-    if hasattr(value, "shape"):
-        return f"{type(value).__name__}{tuple(value.shape)}"
-    if isinstance(value, tuple | list) and value and is_dataclass(value[0]):
-        kinds = Counter(type(one).__name__ for one in value)
-        return f"<{' + '.join(f'{count} {kind}' for kind, count in kinds.items())}>"
-    return repr(value)

@@ -11,7 +11,9 @@ pytest.importorskip("uvicorn", reason="needs the extra serve: pip install msgspe
 
 import onnxruntime as runtime
 
+from bayesnorm.errors import BayesNormError
 from bayesnorm.serving import OnnxModel
+from bayesnorm_runtime import Table
 
 from .conftest import houses
 
@@ -37,8 +39,14 @@ def test_the_file_predicts_what_the_command_predicts(bayesnorm, refuses, regress
     served = OnnxModel(out)
     cells = {name: np.array(column.tolist(), dtype=object) for name, column in inputs.items()}
     np.testing.assert_array_equal(served.predict(cells)["mean"], mean)
+    read = Table(out).predict_file(regression_run.data)
+    np.testing.assert_array_equal(read["mean"], mean)
+    np.testing.assert_array_equal(read["lower"], lower)
+    with pytest.raises(BayesNormError, match=r"column 'age' contains numbers in training, but row 2 contains 'old'"):
+        Table(out).predict({"area": ["1", "2"], "age": ["3", "old"], "town": ["Ede", None]})
     described = json.loads(session.get_modelmeta().custom_metadata_map["bayesnorm"])
     assert described["target"] == "price"
     assert "exists already. Use --force" in refuses("export", regression_run.run, out)
     assert "must end with .onnx" in refuses("export", regression_run.run, tmp_path / "model.pt2")
+    assert "--watch needs a network" in refuses("export", regression_run.run, out, "--force", "--watch", code=2)
     assert "--level must be a number" in refuses("export", regression_run.run, out, "--level", 2, code=2)

@@ -17,6 +17,7 @@ pytest.importorskip("onnxscript", reason="needs the extra onnx: pip install onnx
 
 from bayesnorm.cli.app import run
 from bayesnorm.export import open_onnx
+from bayesnorm_runtime import Network
 
 NETWORK = """from torch import nn
 
@@ -40,7 +41,8 @@ def network(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
 
 
 def test_a_network_becomes_a_file_and_a_repository(network: list[str], capsys: pytest.CaptureFixture[str]):
-    assert run(["export", *network, "net.onnx", "--triton", "models", "--samples", "8"]) == 0, capsys.readouterr().err
+    words = ["export", *network, "net.onnx", "--triton", "models", "--samples", "8", "--watch"]
+    assert run(words) == 0, capsys.readouterr().err
     file = open_onnx("net.onnx")
     assert [tensor.shape for tensor in file.inputs] == [(3,)]
     assert [tensor.name for tensor in file.outputs] == ["probs", "label", "entropy", "mutual_information"]
@@ -53,6 +55,8 @@ def test_a_network_becomes_a_file_and_a_repository(network: list[str], capsys: p
     probs = file.session.run(["probs"], {file.inputs[0].name: x.numpy()})[0]
     expected = bn.load("net.bayesnorm", model.eval()).predict(x, samples=8).probs.numpy()
     np.testing.assert_allclose(probs, expected, atol=1e-6)
+    assert 0 < Network("net.onnx").drift(x.numpy()).p_value <= 1
+    assert "input_mean" not in Path("models/net/config.pbtxt").read_text()
     assert "forward passes" in capsys.readouterr().err
     for words in (["net.onnx", *network], ["net.onnx", "--triton", "models"]):
         assert run(["export", *words]) != 0

@@ -23,7 +23,7 @@ APART = ("mlflow", "lightning")
 DISTRIBUTIONS = {"sklearn": "scikit-learn", "PIL": "pillow", "typing_extensions": "typing-extensions"}
 """What brings a module of another name."""
 
-BESIDE = {"triton", "bayesnorm", "bayesnorm_command", "experiments"}
+BESIDE = {"triton", "bayesnorm", "bayesnorm_command", "bayesnorm_runtime", "experiments"}
 """Our own, and what comes with torch where it has a GPU."""
 
 

@@ -13,11 +13,13 @@ from pathlib import Path
 import bayesnorm
 
 PACKAGE = Path(bayesnorm.__file__).parent
+RUNTIME = PACKAGE.parent / "bayesnorm_runtime"
 BESIDE = [Path(__file__).parents[2] / name for name in ("experiments", "benchmarks", "examples")]
 
 LEAVES = ["errors", "arguments", "writing", "files", "schema", "words", "progress"]
 CORE = ["network", "predictive", "likelihoods", "engines", "posterior", "training", "methods"]
 PACKAGES = [
+    "bayesnorm_runtime",
     *LEAVES,
     *CORE,
     "metrics",
@@ -44,10 +46,15 @@ PACKAGES = [
 ]
 """All packages there are, and what stands beside the package. Each may import those that stand before it."""
 
-NARROWER = {"predictive": [*LEAVES], "likelihoods": [*LEAVES, "predictive"], "active": [*LEAVES, *CORE, "metrics"]}
+NARROWER = {
+    "predictive": ["bayesnorm_runtime", *LEAVES],
+    "likelihoods": [*LEAVES, "predictive"],
+    "active": [*LEAVES, *CORE, "metrics"],
+}
 """Packages that may import only some of those before them."""
 
 EXTERNAL = {
+    "bayesnorm_runtime": {"numpy", "scipy", "onnxruntime", "pyarrow"},
     "errors": set(),
     "arguments": {"numpy"},
     "writing": set(),
@@ -114,7 +121,7 @@ def imports_in(source: str, by: str, is_package: bool, modules: frozenset[str]) 
 def files() -> dict[str, Path]:
     """Module -> its file, in the package and beside it."""
     results = {}
-    for folder in (PACKAGE, *BESIDE):
+    for folder in (PACKAGE, RUNTIME, *BESIDE):
         for path in sorted(folder.rglob("*.py")):
             parts = path.relative_to(folder.parent).with_suffix("").parts
             results[".".join(parts[:-1] if parts[-1] == "__init__" else parts)] = path
@@ -144,7 +151,7 @@ def package_of(module: str) -> str:
 
 
 def is_ours(module: str) -> bool:
-    return module.split(".")[0] in ("bayesnorm", "experiments", "benchmarks", "examples")
+    return module.split(".")[0] in ("bayesnorm", "bayesnorm_runtime", "experiments", "benchmarks", "examples")
 
 
 def points_up(one: Import) -> bool:
@@ -173,6 +180,7 @@ def must_use_the_init(module: str) -> bool:
 def bypasses_the_init(one: Import, exports: frozenset[str]) -> bool:
     """Return whether a package imports from inside another package, and not what that package exports."""
     is_inside = one.module.startswith("bayesnorm.") and one.module.count(".") > 1
+    is_inside = is_inside or one.module.startswith("bayesnorm_runtime.")
     return (
         is_inside
         and package_of(one.by) != package_of(one.module)
@@ -236,8 +244,8 @@ def test_no_package_takes_private_names_of_another():
 
 def test_the_core_imports_only_its_dependencies():
     def foreign(one: Import) -> bool:
-        package = one.module.split(".")[0]
-        return package not in {*sys.stdlib_module_names, "bayesnorm", *EXTERNAL[package_of(one.by)]}
+        ours = {"bayesnorm", "bayesnorm_runtime"}
+        return one.module.split(".")[0] not in {*sys.stdlib_module_names, *ours, *EXTERNAL[package_of(one.by)]}
 
     offenders = [one for one in all_imports() if package_of(one.by) in EXTERNAL and foreign(one)]
     assert not lines(offenders)

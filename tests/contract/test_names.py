@@ -125,7 +125,7 @@ def test_files_that_comments_and_docstrings_name_exist():
     names = {path.name for path in modules(PACKAGE)}
     for path in modules(PACKAGE):
         for mentioned in re.findall(r"`([a-z_/]+)\.py`", path.read_text()):
-            places = (PACKAGE / f"{mentioned}.py", path.parent / f"{mentioned}.py", ROOT / f"{mentioned}.py")
-            assert any(place.is_file() for place in places) or f"{mentioned}.py" in names, (
+            folders = (PACKAGE, PACKAGE.parent, path.parent, ROOT)
+            assert any((folder / f"{mentioned}.py").is_file() for folder in folders) or f"{mentioned}.py" in names, (
                 f"{path.name}: {mentioned}.py"
             )

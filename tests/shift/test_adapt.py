@@ -12,7 +12,7 @@ from torch import nn
 
 import bayesnorm as bn
 from bayesnorm.posterior import BatchNormPosterior
-from bayesnorm.shift.adapting import drift_probability
+from bayesnorm_runtime.comparing import drift_probability
 
 from .conftest import BATCH_SIZE, ROWS, fitted, fresh, network
 

@@ -12,7 +12,7 @@ from torch import Tensor, nn
 import bayesnorm as bn
 from bayesnorm.errors import BayesNormError, FileFormatError, InputError, NotComparableError
 from bayesnorm.shift import AdaptiveStream
-from bayesnorm.shift.class_mix import Layerwise
+from bayesnorm.shift.class_mix import NetworkLayers
 
 from .conftest import CLASSES, FEATURES, clusters, network_and_posterior, shifted
 
@@ -90,8 +90,8 @@ def test_a_large_batch_is_treated_in_parts_with_one_probability_for_each_example
 
 def test_unchanging_blocks_cost_two_forward_passes(monkeypatch):
     passes = []
-    run = Layerwise.run
-    monkeypatch.setattr(Layerwise, "run", lambda *args: passes.append(1) or run(*args))
+    run = NetworkLayers._probabilities
+    monkeypatch.setattr(NetworkLayers, "_probabilities", lambda *args: passes.append(1) or run(*args))
     stream = AdaptiveStream(network_and_posterior()[1])
     follow(stream, shifted, MIXED, 3)
     passes.clear()

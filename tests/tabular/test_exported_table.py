@@ -11,6 +11,7 @@ from bayesnorm.errors import BayesNormError
 from bayesnorm.tabular import BayesNormClassifier, BayesNormRegressor, export_table, exporting
 from bayesnorm.tabular.encoded_columns import DateColumn
 from bayesnorm.tabular.table_module import _date_features
+from bayesnorm_runtime import Table
 
 from .conftest import QUICK, line_model, mixed_model, mixed_rows
 
@@ -65,6 +66,13 @@ def test_classes_dates_and_large_numbers(tmp_path):
     values, _ = predicted(tmp_path / "model.onnx", day=seconds, year=X["year"].to_numpy())
     np.testing.assert_allclose(values["probs"], model.predict_proba(X), atol=1e-5)
     np.testing.assert_allclose(values["entropy"], model.uncertainty(X)["entropy"], atol=1e-5)
+    table = Table(tmp_path / "model.onnx")
+    X.to_csv(tmp_path / "new.csv")
+    X.to_parquet(tmp_path / "new.parquet")
+    for path in (tmp_path / "new.csv", tmp_path / "new.parquet"):
+        read = table.predict_file(path)
+        np.testing.assert_array_equal(read["probs"], values["probs"])
+        assert list(read["predicted"]) == list(model.predict(X))
 
 
 @pytest.mark.parametrize("start", ["1899-12-25", "1968-02-20", "1999-12-20", "2000-02-20", "2099-12-25", "2400-02-20"])

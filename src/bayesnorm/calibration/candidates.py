@@ -12,6 +12,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bayesnorm_runtime import Validation
+
 from ..errors import NotFiniteError, warn
 from ..likelihoods import Categorical, ClassTargets, Likelihood
 from ..posterior import (
@@ -19,7 +21,6 @@ from ..posterior import (
     CombinedPosterior,
     DeterministicPosterior,
     EnsemblePosterior,
-    Validation,
     effective_batch_size,
 )
 from ..predictive import as_targets
@@ -281,7 +282,8 @@ def with_validation(posterior: Any, network: SampledOutputs, likelihood: Likelih
     seen = (y >= 0) & (y < probs.shape[1])  # others are missing targets
     if not bool(seen.any()):
         return posterior
-    return _recorded(posterior, Validation.from_probabilities(probs[seen], y[seen], float(likelihood.noise)))
+    record = Validation.from_probabilities(probs[seen].double().numpy(), y[seen].numpy(), float(likelihood.noise))
+    return _recorded(posterior, record)
 
 
 def _recorded(posterior: Any, validation: Validation) -> Any:

@@ -40,6 +40,9 @@ def export(
     samples: Annotated[
         int | None, option("N", "Samples of a prediction; with --model.", "sigma points, which cost less", min=1)
     ] = None,
+    watch: Annotated[
+        bool, typer.Option("--watch", help="Let the file of a network test its inputs for drift and adapt to them.")
+    ] = False,
     triton: Annotated[Path | None, option("DIR", "Also write a model repository for Triton into this folder.")] = None,
     force: Force = False,
 ) -> None:
@@ -49,6 +52,7 @@ def export(
     seconds since 1970 for dates. The outputs are those of `bayesnorm predict`,
     without reasons for unusual rows. The file is compared with the model before
     it is written, on random inputs.
+    --watch adds what `bayesnorm_runtime` needs to test for drift and to adapt.
     --triton writes DIR/NAME/config.pbtxt and DIR/NAME/1/model.onnx, for Triton
     and KServe.
 
@@ -77,10 +81,12 @@ def export(
     config = triton and triton / file.stem / "config.pbtxt"
     if config is not None and config.exists() and not force:
         raise BayesNormError(f"--triton: {config} exists already. Use --force to overwrite it, or another folder.")
+    if watch and model is None:
+        raise UsageError("--watch needs a network: pass --model. `bayesnorm drift` tests the rows of tables.")
     if runs:
         export_run(runs[0], file, level)
     elif model is not None:
-        export_network(file, model, weights, posterior, shape, level, samples)
+        export_network(file, model, weights, posterior, shape, level, samples, watch)
     if triton is not None:
         from ..export import write_triton_repository
 
@@ -113,6 +119,7 @@ def export_network(
     shape: str | None,
     level: float,
     samples: int | None,
+    watch: bool,
 ) -> None:
     """Write a network with its posterior as an ONNX file; the arguments are those of the command."""
     from ..export import export as write
@@ -120,7 +127,7 @@ def export_network(
     loaded, sizes = load_posterior(model, weights, posterior, shape)
     generator = torch.Generator().manual_seed(0)
     example = torch.randn(EXAMPLES, *sizes, generator=generator).to(loaded.executable.dtype)
-    written = write(loaded, file, example, samples=samples, level=level)
+    written = write(loaded, file, example, samples=samples, level=level, watch=watch)
     note(
         f"Wrote {file}: {format_count(written.samples, 'forward pass', 'forward passes')} of what is sampled, outputs "
         f"{', '.join(written.outputs)}. They differ from the network's by at most {written.largest_difference:.1e}."

@@ -20,6 +20,8 @@ from typing import IO, Any, cast
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnorm_runtime import MISSING as MISSING
+
 from ..errors import InputError, load_package
 
 # What to do if a file is not a table.
@@ -28,12 +30,6 @@ PASS_A_TABLE = "Pass a CSV, TSV, JSON lines, Excel (.xlsx) or Parquet file."
 DATABASE, GZIP = "sqlite:///", b"\x1f\x8b"
 # The advice for an empty file.
 WITH_NAMES = "Pass a table with column names in its first line."
-
-# Words in a cell that mean a missing value.
-MISSING = frozenset(
-    {"", "NA", "N/A", "n/a", "#N/A", "#N/A N/A", "#NA", "<NA>", "NaN", "nan", "-NaN", "-nan", "null", "NULL", "None"}
-    | {"1.#IND", "-1.#IND", "1.#QNAN", "-1.#QNAN"}
-)
 
 # Characters that can steer a terminal or that no file can contain: control characters except for tabs and line ends,
 # and halves of surrogate pairs.

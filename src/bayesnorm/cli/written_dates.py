@@ -8,8 +8,6 @@ with slashes, and day-first with dots or hyphens.
 from __future__ import annotations
 
 import datetime
-import functools
-import re
 import shlex
 from collections import Counter
 from collections.abc import Iterable, Mapping
@@ -19,6 +17,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnorm_runtime import (
+    DAY_DIGITS,
+    DAY_FIRST,
+    DIGIT_FORMATS,
+    MONTH_DIGITS,
+    MONTH_FIRST,
+    RANGES,
+    TIME,
+    WAYS as WAYS,
+    YEAR_FIRST,
+    read_date,
+)
+
 from ..errors import InputError, quoted
 from ..words import format_date
 from .table_source import Source
@@ -26,53 +37,14 @@ from .table_source import Source
 if TYPE_CHECKING:
     from ..tabular import dates
 
-DAY_FIRST, MONTH_FIRST, YEAR_FIRST, TIME = "day first", "month first", "year first", "time of day"
-# Numbers that represent dates: Excel's days since 1899-12-30, digits such as 20240331, 3312024 or 31032024, time since
-# 1970.
-SERIAL, DIGITS, SECONDS, MILLISECONDS = "serial", "digits", "seconds", "milliseconds"
-MONTH_DIGITS, DAY_DIGITS = "digits, month first", "digits, day first"
-WAYS = (YEAR_FIRST, DAY_FIRST, MONTH_FIRST, TIME, SERIAL, DIGITS, MONTH_DIGITS, DAY_DIGITS, SECONDS, MILLISECONDS)
-
-# How the digits of each format are read.
-DIGIT_FORMATS = {DIGITS: "%Y%m%d", MONTH_DIGITS: "%m%d%Y", DAY_DIGITS: "%d%m%Y"}
-
 # With one of these words in the column's name, numbers in the right range are read as dates.
 DATE_WORDS = {"date", "datetime", "timestamp", "datum"}
-
-# The range of each number format: from 1954, 1979 or 1900 to about 2100.
-RANGES = {SERIAL: (2e4, 8e4), DIGITS: (19000101, 21001231), MONTH_DIGITS: (1011900, 12312100)}
-RANGES |= {DAY_DIGITS: (1011900, 31122100), SECONDS: (3e8, 4.2e9), MILLISECONDS: (3e11, 4.2e12)}
 
 # Number of different cells that decide whether a column can contain dates.
 INSPECTED_CELLS = 50
 
-# Longer cells, in characters, are never dates.
-LONGEST = 40
-
 # Formats that the error message for an unreadable date suggests.
 DATE_EXAMPLES = "2024-03-31, 31/3/2024 8:15, 31 Mar 2024 or Excel's number of a day"
-
-MONTHS = ("jan", "feb", "mar", "apr", "may", "jun", "jul", "aug", "sep", "oct", "nov", "dec")
-_MONTH = rf"(?P<month_name>{'|'.join(MONTHS)})[a-z]*\.?"
-_CLOCK = (
-    r"(?P<hour>\d{1,2}):(?P<minute>\d{2})(?::(?P<second>\d{2})(?:[.,]\d{1,9})?)?\s*(?P<half>[ap])?(?(half)\.?m\.?)"
-    r"\s*(?:z|utc|[+-]\d{2}:?\d{2})?"
-)
-# Many databases use the year 9999 for "no end".
-_YEAR = r"(?P<year>(?:1[6-9]|2[01]|99)\d{2})"
-_SHORT_YEAR = r"(?P<year>(?:1[6-9]|2[01]|99)\d{2}|(?<=[/.])\d{2})"
-_SIGN, _MONTH_NUMBER, _DAY = r"(?P<sign>[-/.])", r"(?P<month>\d{1,2})", r"(?P<day>\d{1,2})"
-_DAYS = {
-    YEAR_FIRST: (
-        rf"{_YEAR}{_SIGN}{_MONTH_NUMBER}(?P=sign){_DAY}",
-        rf"{_YEAR}[-/]{_MONTH_NUMBER}",
-        rf"{_DAY}[ .-]*{_MONTH}[ ,-]*{_YEAR}",
-        rf"{_MONTH}[ -]*{_DAY}(?:,| )\s*{_YEAR}",
-        rf"{_MONTH}[ -]*{_YEAR}",
-    ),
-    DAY_FIRST: (rf"{_DAY}{_SIGN}{_MONTH_NUMBER}(?P=sign){_SHORT_YEAR}",),
-    MONTH_FIRST: (rf"{_MONTH_NUMBER}{_SIGN}{_DAY}(?P=sign){_SHORT_YEAR}",),
-}
 
 
 @dataclass(frozen=True)
@@ -131,7 +103,7 @@ def detect_date_formats(
         if readable < present and not requested:
             unreadable = read_dates(column, DateFormat(way))[1]
             odd = column[unreadable].iloc[0]
-            if isinstance(odd, str) and readable and any(_read(odd, order) for order in (DAY_FIRST, MONTH_FIRST)):
+            if isinstance(odd, str) and readable and any(read_date(odd, order) for order in (DAY_FIRST, MONTH_FIRST)):
                 regular = column[~unreadable & column.notna().to_numpy()].iloc[0]
                 unread[name] = f"contains dates in more than one format, such as {quoted(regular)} and {quoted(odd)}"
                 continue
@@ -152,7 +124,7 @@ def read_dates(column: Any, date_format: DateFormat) -> tuple[dates.Dates, NDArr
     for place, cell in enumerate(different):
         if isinstance(cell, dates.DATE_OBJECTS):
             values[place] = dates.clock_time(cell)
-        elif (read := _read(str(cell), date_format.way)) is not None:
+        elif (read := read_date(str(cell), date_format.way)) is not None:
             values[place] = read
         else:
             unreadable[place] = True
@@ -191,9 +163,9 @@ def _detect_way(column: Any, option: str) -> tuple[str, int, bool]:
     if date_objects and all(isinstance(cell, datetime.time) for cell in present):
         return TIME, date_objects, False
     few = [*cells][:INSPECTED_CELLS]
-    if sum(any(_read(cell, way) for way in ways) for cell in few) <= column_types.MOSTLY * len(few) and not option:
+    if sum(any(read_date(cell, way) for way in ways) for cell in few) <= column_types.MOSTLY * len(few) and not option:
         return YEAR_FIRST, date_objects, False
-    readable = {way: sum(n for cell, n in cells.items() if _read(cell, way)) for way in ways}
+    readable = {way: sum(n for cell, n in cells.items() if read_date(cell, way)) for way in ways}
     best = max(readable, key=readable.__getitem__)  # the first of the best
     if best == DAY_FIRST and readable[best] == readable.get(MONTH_FIRST) == cells.total():
         return _first_by_order(present), readable[best] + date_objects, True
@@ -215,7 +187,7 @@ def _all_dates(values: NDArray[np.float64], way: str) -> bool:
     """Return whether all numbers are dates in a number format."""
     low, high = RANGES[way]
     return bool(len(values) and low <= values.min() and values.max() <= high) and (
-        way not in DIGIT_FORMATS or all(_read(f"{value:.15g}", way) for value in np.unique(values))
+        way not in DIGIT_FORMATS or all(read_date(f"{value:.15g}", way) for value in np.unique(values))
     )
 
 
@@ -226,58 +198,6 @@ def _example(column: Any, way: str) -> tuple[str, str]:
     if column.dtype.kind == "M" or hasattr(column.dtype, "tz"):
         return "", ""
     for cell in column.dropna():
-        if not isinstance(cell, dates.DATE_OBJECTS) and (read := _read(str(cell), way)):
+        if not isinstance(cell, dates.DATE_OBJECTS) and (read := read_date(str(cell), way)):
             return column_types.label(cell), format_date(np.datetime64(read, "s"))
     return "", ""
-
-
-@functools.lru_cache(maxsize=2**16)
-def _read(text: str, way: str) -> datetime.datetime | None:
-    """Return the date of a cell, or None if it is not a date."""
-    if len(text) > LONGEST:
-        return None
-    try:
-        if way in RANGES:
-            return _date_from_number(text.strip(), way)
-        plain = text.strip().lower()
-        match = next((match for pattern in _patterns(way) if (match := pattern.fullmatch(plain))), None)
-        return None if match is None else _date_from_parts(match.groupdict())
-    except (ValueError, OverflowError):
-        return None
-
-
-def _date_from_number(text: str, way: str) -> datetime.datetime | None:
-    """Return the date that a number represents."""
-    value = float(text)
-    if way in DIGIT_FORMATS:
-        digits = f"{value:08.0f}" if value.is_integer() else ""
-        read = datetime.datetime.strptime(digits, DIGIT_FORMATS[way]) if len(digits) == 8 else None
-        return read if read is not None and 1900 <= read.year <= 2100 else None
-    start = datetime.datetime(1899, 12, 30) if way == SERIAL else datetime.datetime(1970, 1, 1)
-    seconds = value * {SERIAL: 86_400, SECONDS: 1, MILLISECONDS: 1e-3}[way]
-    return start + datetime.timedelta(seconds=round(seconds))
-
-
-def _date_from_parts(parts: dict[str, str | None]) -> datetime.datetime:
-    """Return the date with the parts that a pattern matched."""
-    year = int(parts.get("year") or 1)
-    if len(parts.get("year") or "") == 2:
-        year += 2000 if year < 69 else 1900
-    name = parts.get("month_name")
-    month = MONTHS.index(name) + 1 if name else int(parts.get("month") or 1)
-    hour = int(parts.get("hour") or 0)
-    if half := parts.get("half"):
-        if not 1 <= hour <= 12:
-            raise ValueError
-        hour = hour % 12 + 12 * (half == "p")
-    minute, second = int(parts.get("minute") or 0), int(parts.get("second") or 0)
-    return datetime.datetime(year, month, int(parts.get("day") or 1), hour, minute, second)
-
-
-@functools.cache
-def _patterns(way: str) -> tuple[re.Pattern[str], ...]:
-    """Return the patterns of the cells of a format."""
-    if way == TIME:
-        return (re.compile(_CLOCK),)
-    days = dict.fromkeys((*_DAYS[YEAR_FIRST], *_DAYS[way]))
-    return tuple(re.compile(rf"{day}(?:[t ,]\s*{_CLOCK})?") for day in days)

@@ -19,17 +19,9 @@ from typing import Any
 import numpy as np
 from numpy.typing import NDArray
 
+from bayesnorm_runtime import CURRENCY, DECIMALS as DECIMALS, LONGEST_NUMBER, PERCENT as PERCENT, read_number
+
 from ..errors import quoted
-
-PERCENT = "%"
-DECIMALS = (".", ",")
-
-_CURRENCY = "[$€£¥₹₽₩₺₫₪₦₴₱฿]|USD|EUR|GBP|CHF|JPY|CNY|INR|SEK|NOK|DKK|PLN|CAD|AUD"
-# Longer cells, in characters, are never numbers, because matching long runs of blanks is slow.
-_LONGEST = 60
-_SEPARATORS = ".,'’ \u00a0\u202f"
-# For each decimal point, the replacement of each character that can stand between digits.
-_PLAIN = {point: {ord(sign): "." if sign == point else None for sign in _SEPARATORS} for point in DECIMALS}
 
 
 @dataclass(frozen=True)
@@ -77,7 +69,7 @@ def read_formatted(
         decimal: The decimal point of the file.
     """
     point = "," if decimal == "," else number_format.decimal or decimal
-    read = functools.cache(lambda text: _read(text, point))
+    read = functools.cache(lambda text: read_number(text, point))
     marks = {number_format.mark} if number_format.mark == PERCENT else {number_format.mark, ""}
     values, unreadable = np.full(len(column), np.nan), np.zeros(len(column), bool)
     for row, (cell, missing) in enumerate(zip(column, column.isna(), strict=True)):
@@ -96,7 +88,7 @@ def mixed_marks(column: Any, decimal: str) -> str:
     cells = dict.fromkeys(cell for cell in column.dropna() if isinstance(cell, str))
     first: dict[str, str] = {}
     for cell in cells:
-        if (number := _read(cell, decimal)) is None:
+        if (number := read_number(cell, decimal)) is None:
             return ""
         first.setdefault(number[1], cell)
     marked = [cell for mark, cell in first.items() if mark]
@@ -107,9 +99,9 @@ def mixed_marks(column: Any, decimal: str) -> str:
 
 def without_marks(text: str) -> str:
     """Return a cell without the sign, currency or percent sign around its number."""
-    if len(text) > _LONGEST:
+    if len(text) > LONGEST_NUMBER:
         return text
-    return re.sub(rf"^\(?\s*[+\-−]?\s*({_CURRENCY})?\s*[+\-−]?|\s*({_CURRENCY}|%)?\s*\)?$", "", text.strip())
+    return re.sub(rf"^\(?\s*[+\-−]?\s*({CURRENCY})?\s*[+\-−]?|\s*({CURRENCY}|%)?\s*\)?$", "", text.strip())
 
 
 def _detect(column: Any, decimal: str) -> NumberFormat | None:
@@ -125,7 +117,7 @@ def _detect(column: Any, decimal: str) -> NumberFormat | None:
     present = int(column.notna().sum())
     best, most = None, max(column_types.MOSTLY * present, present - unreadable.sum())
     for point in (decimal, *(other for other in DECIMALS if other != decimal)):
-        read = {cell: number for cell in cells if (number := _read(cell, point)) is not None}
+        read = {cell: number for cell in cells if (number := read_number(cell, point)) is not None}
         marks = Counter[str]()
         for cell, (_, mark) in read.items():
             marks[mark] += cells[cell] if mark else 0
@@ -146,27 +138,3 @@ def _number(cell: Any) -> tuple[float, str] | None:
     """Return the value of a cell whose type is a number, with no mark; else None."""
     is_number = isinstance(cell, numbers.Real | Decimal) and not isinstance(cell, bool)
     return (float(cell), "") if is_number else None
-
-
-def _read(text: str, point: str) -> tuple[float, str] | None:
-    """Return the number and the mark of a cell, or None if it is not a number."""
-    match = _pattern(point).fullmatch(text.strip()) if len(text) <= _LONGEST else None
-    if match is None or (match["open"] is None) != (match["close"] is None):
-        return None
-    if (match["before"] and match["after"]) or (match["sign"] and match["inner"]):
-        return None
-    digits = match["digits"].translate(_PLAIN[point])
-    negative = match["open"] or (match["sign"] or match["inner"]) in ("-", "−")
-    return (-float(digits) if negative else float(digits)), match["before"] or match["after"] or ""
-
-
-@functools.cache
-def _pattern(point: str) -> re.Pattern[str]:
-    """Return the pattern of cells that contain a number with this decimal point."""
-    separators = re.escape(_SEPARATORS.replace(point, ""))
-    whole = rf"(?:[1-9]\d{{0,2}}(?P<separator>[{separators}])\d{{3}}(?:(?P=separator)\d{{3}})*|\d+)"
-    digits = rf"(?:{whole}(?:{re.escape(point)}\d*)?|{re.escape(point)}\d+)(?:[eE][+-]?\d+)?"
-    return re.compile(
-        rf"(?P<open>\()?\s*(?P<sign>[+\-−])?\s*(?P<before>{_CURRENCY})?\s*(?P<inner>[+\-−])?"
-        rf"(?P<digits>{digits})\s*(?P<after>{_CURRENCY}|%)?\s*(?P<close>\))?"
-    )

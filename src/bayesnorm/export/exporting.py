@@ -17,6 +17,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from bayesnorm_runtime import ARRAYS, METADATA as METADATA
+
 from ..arguments import require_seed
 from ..engines import Engine, PassEngine
 from ..errors import BayesNormError, load_package
@@ -25,8 +27,10 @@ from ..posterior import Posterior
 from ..predictive import require_level
 from ..words import ShortRepr
 from ..writing import require_writable, write_bytes
+from .branching import compute_if_asked
 from .module import SampledModule, as_module, chosen_engine, example_inputs, tensors_of_inputs
 from .outputs import REFERENCES, largest_error, read_outputs
+from .watching import packed, require_same_statistics, watching
 
 # Numbers of examples for which a file is compared with its posterior.
 BATCHES = (1, 2, 7, 33)
@@ -36,9 +40,6 @@ TOLERANCE = 1e-4
 
 # The largest size of a file: that of a message of protobuf.
 LARGEST_FILE = 2**31 - 1
-
-METADATA = "bayesnorm"
-"""The key of the metadata in a file."""
 
 ONNX_ADVICE = "Exporting to ONNX needs onnx, onnxscript and onnxruntime: pip install onnx onnxscript onnxruntime."
 
@@ -72,6 +73,25 @@ class ExportedFile(ShortRepr):
     size: int
 
 
+@dataclass(frozen=True, eq=False)
+class FileContents:
+    """What a file contains.
+
+    Args:
+        program: The program of `torch.export`.
+        inputs: Names of the network's inputs.
+        outputs: Names of all outputs.
+        optional: Default values of further inputs, by name.
+        arrays: Arrays for the metadata, as text.
+    """
+
+    program: Any
+    inputs: Sequence[str]
+    outputs: Sequence[str]
+    optional: Mapping[str, Tensor]
+    arrays: str | None
+
+
 def export(
     posterior: Posterior,
     path: str | os.PathLike[str],
@@ -83,6 +103,7 @@ def export(
     outputs: Sequence[str] | None = None,
     level: float = 0.95,
     group: int | None = None,
+    watch: bool = False,
 ) -> ExportedFile:
     """Write a posterior as a file that predicts with uncertainty, without this package and without training data.
 
@@ -96,10 +117,16 @@ def export(
         example: Some inputs, as for `predict`; more than one, so that different examples are compared. Default: None,
             training examples that the posterior keeps in memory.
         samples, engine, seed, outputs, level, group: See `as_module`.
+        watch: Whether the file also returns the statistics of its batch-norm layers and takes other running statistics,
+            so that `bayesnorm_runtime.Network` can test for drift and adapt. Default: False.
     """
     target, kind = Path(path), os.path.splitext(path)[1]
     if kind not in (".onnx", ".pt2"):
         raise BayesNormError(f'path: {target.name} must end with ".onnx" or ".pt2", which says what is written.')
+    if watch and kind != ".onnx":
+        raise BayesNormError(
+            f"watch=True needs an ONNX file, but path is {target.name}. Use a name that ends with .onnx."
+        )
     require_writable(target)
     seed, level = require_seed(seed), require_level(level)
     if kind == ".onnx":
@@ -108,8 +135,13 @@ def export(
         load_package("onnxruntime", ONNX_ADVICE)
     posterior = _in_supported_precision(posterior, kind)
     x, chosen = example_inputs(posterior, example), chosen_engine(posterior, engine, samples)
-    module = as_module(posterior, x, engine=chosen, seed=seed, outputs=outputs, level=level, group=group)
-    names = posterior.executable.form.argument_names(x)
+    names = list(posterior.executable.form.argument_names(x))
+    watched = watching(posterior, x, chosen, seed, outputs, level, group) if watch else None
+    module = (
+        as_module(posterior, x, engine=chosen, seed=seed, outputs=outputs, level=level, group=group)
+        if watched is None
+        else watched.module.predictions
+    )
     description = {
         "version": 1,
         "posterior": posterior.kind,
@@ -122,9 +154,15 @@ def export(
         "inputs": list(names),
         "outputs": list(module.names),
     }
+    rows, whole = tensors_of_inputs(x[torch.arange(3) % len(x)]), module if watched is None else watched.module
+    optional = {} if watched is None else watched.optional
+    if watched is not None:
+        description["watch"] = watched.description
     convert = _onnx_file if kind == ".onnx" else _program_file
-    program = exported(module, tensors_of_inputs(x[torch.arange(3) % len(x)]), type(posterior.model))
-    content, predict = convert(program, names, module.names, description, None)
+    program = exported(whole, rows, type(posterior.model), fixed=tuple(optional.values()))
+    packed_arrays = None if watched is None else packed(watched.arrays)
+    contents = FileContents(program, names, whole.names, optional, packed_arrays)
+    content, predict = convert(contents, description, None)
     difference, where = _checked(posterior, chosen, module, x, seed, predict)
     if not difference <= TOLERANCE:
         raise BayesNormError(
@@ -133,7 +171,9 @@ def export(
             "of a batch? If not, leave that output out with outputs=, or use another engine."
         )
     description |= {"largest_difference": difference, "compared_batches": list(BATCHES), "torch": torch.__version__}
-    content, _ = convert(program, names, module.names, description, content)
+    content, _ = convert(contents, description, content)
+    if watched is not None:
+        require_same_statistics(posterior, x, watched, content)
     if len(content) > LARGEST_FILE:
         raise BayesNormError(f"path: the file would have {len(content):,} bytes, more than ONNX allows in one file.")
     write_bytes(target, content)
@@ -186,33 +226,39 @@ def varied(x: Any, rows: int) -> Any:
     return noisy(chosen) if isinstance(chosen, Tensor) else chosen.map(noisy)
 
 
-def _onnx_file(
-    program: Any, inputs: Sequence[str], outputs: Sequence[str], description: Mapping[str, Any], earlier: bytes | None
-) -> tuple[bytes, Predict]:
+def _onnx_file(contents: FileContents, description: Mapping[str, Any], earlier: bytes | None) -> tuple[bytes, Predict]:
     """Return an ONNX file, and the function that runs it.
 
     Args:
-        program: The program of `torch.export`.
-        inputs, outputs: Names.
+        contents: What the file contains.
         description: The metadata.
         earlier: The file without the final metadata, if it was made before.
     """
     import onnx
     import onnxruntime
 
-    model = convert_to_onnx(program, inputs, outputs) if earlier is None else onnx.load_model_from_string(earlier)
+    inputs, outputs = contents.inputs, description["outputs"]
+    if earlier is None:
+        model = convert_to_onnx(contents.program, [*inputs, *contents.optional], contents.outputs)
+        for name, value in contents.optional.items():
+            model.graph.initializer.append(onnx.numpy_helper.from_array(value.cpu().numpy(), name))
+        if contents.optional:
+            compute_if_asked(model, [name for name in contents.outputs if name not in outputs])
+    else:
+        model = onnx.load_model_from_string(earlier)
     del model.metadata_props[:]
     for part in (*model.graph.node, *model.graph.value_info, *model.graph.input, *model.graph.output, model.graph):
         del part.metadata_props[:]  # lines of code and paths of this machine
         part.ClearField("doc_string")
-    onnx.helper.set_model_props(model, {METADATA: json.dumps(description)})
+    arrays = {} if contents.arrays is None else {ARRAYS: contents.arrays}
+    onnx.helper.set_model_props(model, {METADATA: json.dumps(description), **arrays})
     content = model.SerializeToString()
     options = onnxruntime.SessionOptions()
     options.intra_op_num_threads, options.log_severity_level = 1, 3
     session = onnxruntime.InferenceSession(content, options, providers=["CPUExecutionProvider"])
 
     def predict(arrays: Sequence[Any]) -> Arrays:
-        return dict(zip(outputs, session.run(list(outputs), dict(zip(inputs, arrays, strict=True))), strict=True))
+        return dict(zip(outputs, session.run(outputs, dict(zip(inputs, arrays, strict=True))), strict=True))
 
     return content, predict
 
@@ -269,19 +315,19 @@ def _quiet() -> Iterator[None]:
 
 
 def _program_file(
-    program: Any, inputs: Sequence[str], outputs: Sequence[str], description: Mapping[str, Any], earlier: bytes | None
+    contents: FileContents, description: Mapping[str, Any], earlier: bytes | None
 ) -> tuple[bytes, Predict]:
     """Return a file of `torch.export`, and the function that runs it; see `_onnx_file`."""
     file = io.BytesIO()
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
-        torch.export.save(program, file, extra_files={METADATA: json.dumps(description)})
+        torch.export.save(contents.program, file, extra_files={METADATA: json.dumps(description)})
         file.seek(0)
         loaded = torch.export.load(file).module()
 
     def predict(arrays: Sequence[Any]) -> Arrays:
         with torch.no_grad():
             results = loaded(*map(torch.from_numpy, arrays))
-        return {name: np.asarray(results[name]) for name in outputs}
+        return {name: np.asarray(results[name]) for name in contents.outputs}
 
     return file.getvalue(), predict

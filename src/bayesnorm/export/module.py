@@ -12,7 +12,7 @@ from ..arguments import require_seed, require_whole
 from ..engines import CoordinatePosterior, Engine, MonteCarlo, PassEngine, Passes, SigmaPoints
 from ..errors import BayesNormError
 from ..likelihoods import Likelihood
-from ..network import sampled_module
+from ..network import State, sampled_module
 from ..posterior import Posterior
 from ..predictive import RegressionPredictive, require_level
 from .outputs import output_names, read_outputs, tasks_of
@@ -102,12 +102,33 @@ def as_module(
     seed, level = require_seed(seed), require_level(level)
     group = None if group is None else require_whole("group", group)
     x = example_inputs(posterior, example)
-    chosen = chosen_engine(posterior, engine, samples)
-    passes, count = chosen.forward_passes(posterior, seed)
-    parts = [sampled_module(part.executable, part.states, x, group) for part in passes]
+    passes, count = chosen_engine(posterior, engine, samples).forward_passes(posterior, seed)
+    return module_of_passes(posterior, x, passes, count, outputs, level, group)
+
+
+def module_of_passes(
+    posterior: Posterior,
+    x: Any,
+    passes: Sequence[Passes],
+    count: int,
+    outputs: Sequence[str] | None,
+    level: float,
+    group: int | None,
+    free: State | None = None,
+) -> SampledModule:
+    """Return the module of an engine's forward passes.
+
+    Args:
+        posterior, outputs, level, group: See `as_module`.
+        x: Inputs of the network.
+        passes: The forward passes.
+        count: The number of samples.
+        free: Running statistics that are further inputs of the module, with their values.
+    """
+    parts = [sampled_module(part.executable, part.states, x, group, free) for part in passes]
     module = SampledModule(parts, sample_order(passes, count), posterior.likelihood, outputs or (), level)
     with torch.no_grad():
-        module.prepare(*tensors_of_inputs(x[:2]))
+        module.prepare(*tensors_of_inputs(x[:2]), *(free or {}).values())
     return module.eval()
 
 

@@ -85,15 +85,16 @@ def open_onnx(path: str | os.PathLike[str], threads: int = 0) -> OnnxFile:
         raise BayesNormError(
             f"{path} is not an ONNX file that onnxruntime can run ({words}). Export it again."
         ) from None
-    inputs, outputs = (
-        tuple(_tensor(node, path) for node in nodes) for nodes in (session.get_inputs(), session.get_outputs())
-    )
     try:
         metadata = parse_json(session.get_modelmeta().custom_metadata_map.get(METADATA, "{}"))
         if not isinstance(metadata, dict):
             raise ValueError("it is not an object")
     except ValueError as error:
         raise BayesNormError(f"{path}: its description is damaged ({error}). Export it again.") from None
+    # Statistics of layers, which files that watch their inputs return as well, have no axis of examples.
+    names = metadata.get("outputs") if "watch" in metadata else None
+    shown = [node for node in session.get_outputs() if not isinstance(names, list) or node.name in names]
+    inputs, outputs = (tuple(_tensor(node, path) for node in nodes) for nodes in (session.get_inputs(), shown))
     return OnnxFile(session, inputs, outputs, metadata)
 
 

@@ -33,6 +33,7 @@ from .collecting.moments import (
     mean_and_var as mean_and_var,
     row_moments as row_moments,
 )
+from .collecting.moving import LayerTarget as LayerTarget, moved_statistics as moved_statistics
 from .collecting.normalising import (
     RowStatistics as RowStatistics,
     no_moments as no_moments,
@@ -87,6 +88,7 @@ from .editing.variational import (
 from .gpu_graphs import capture_graph as capture_graph
 from .graphs.choosing import sampled_module as sampled_module
 from .graphs.tracing import exported as exported
+from .graphs.watching import CONTROLS as CONTROLS, watching_module as watching_module
 from .inputs import InputForm as InputForm
 from .layers import (
     BatchNormLayer as BatchNormLayer,

@@ -11,27 +11,14 @@ from torch import nn
 from torch.nn.modules.batchnorm import _BatchNorm
 from torch.nn.modules.dropout import _DropoutNd
 
+from bayesnorm_runtime import BatchNormLayer as BatchNormLayer
+
 from ..arguments import as_whole, require_number
 from ..errors import NetworkError, warn
 from .copying import require_finite_weights, unwrap
 
 LayerChoice = int | str | Sequence[str] | Callable[[str, nn.Module], bool] | None
 """Names, a predicate `(name, module) -> bool`, the last k layers in running order, or None for all layers."""
-
-
-@dataclass(frozen=True)
-class BatchNormLayer:
-    """A batch-norm layer, as the other packages see it.
-
-    Args:
-        name: Its name in `named_modules`.
-        channels: Number of channels that it normalises.
-        eps: The number that it adds to variances.
-    """
-
-    name: str
-    channels: int
-    eps: float
 
 
 def find_batchnorm(model: nn.Module) -> dict[str, _BatchNorm]:

@@ -1,16 +1,20 @@
 """Posteriors: distributions over part of a network's state, one file per kind."""
 
-from .adapted import Adaptation as Adaptation, AdaptedPosterior as AdaptedPosterior
+from .adapted import Adaptation as Adaptation, AdaptedPosterior as AdaptedPosterior, in_all_layers as in_all_layers
 from .base import (
     Posterior as Posterior,
     derived_seeds as derived_seeds,
     effective_batch_size as effective_batch_size,
     restored_posterior as restored_posterior,
 )
-from .batchnorm import BatchNormPosterior as BatchNormPosterior, Center as Center, coordinates as coordinates
+from .batchnorm import (
+    BatchNormPosterior as BatchNormPosterior,
+    Center as Center,
+    coordinates as coordinates,
+    running_coordinates as running_coordinates,
+)
 from .class_statistics import (
     ClassStatistics as ClassStatistics,
-    Validation as Validation,
     class_probabilities as class_probabilities,
     collect_class_statistics as collect_class_statistics,
 )

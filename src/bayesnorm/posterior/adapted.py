@@ -15,10 +15,13 @@ from __future__ import annotations
 import dataclasses
 import math
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
+
+from bayesnorm_runtime import Shift
 
 from ..engines import OutputDirections
 from ..files import prefixed, under
@@ -51,6 +54,19 @@ class Adaptation(ShortRepr):
     noise: Tensor
     strength: Tensor
     reference: Tensor | None = None
+
+    @classmethod
+    def from_shift(cls, shift: Shift) -> Self:
+        """Return the same numbers as tensors."""
+        reference = None if shift.reference is None else torch.from_numpy(shift.reference)
+        total, noise, strength = map(torch.from_numpy, (shift.shift, shift.noise, shift.strength))
+        return cls(shift.rows, total, noise, strength, reference)
+
+    @cached_property
+    def arrays(self) -> Shift:
+        """The same numbers as arrays, with the arithmetic on them."""
+        reference = None if self.reference is None else self.reference.numpy()
+        return Shift(self.rows, self.shift.numpy(), self.noise.numpy(), self.strength.numpy(), reference)
 
     def tensors(self) -> Tensors:
         """Return the tensors to save."""
@@ -165,10 +181,12 @@ class AdaptedPosterior(BatchNormPosterior[P_co]):
         """Return the original posterior after an adaptation."""
         batches = original.training_batches
         assert batches is not None
-        running, batch_mean, fluctuations = _in_all_layers(original, batches)
-        strength = batches.parts.spread(adaptation.strength)
-        variance = batches.variance.double() * (original.fitted_batch_size / original.batch_size)
-        factor = (1 + strength * adaptation.noise / variance).sqrt()
+        running, batch_mean, fluctuations = in_all_layers(original, batches)
+        shift, center = adaptation.arrays, None
+        if shift.reference is not None:
+            center = (running if original.center == "running" else batch_mean).double().cpu().numpy()
+        factor = torch.from_numpy(shift.widening(batches.reference, original.spread**2))
+        moved = torch.from_numpy(shift.moved(batches.reference, center))
         fields = {field.name: getattr(original, field.name) for field in dataclasses.fields(BatchNormPosterior)}
         changed: dict[str, Any] = {
             "layers": batches.layers,
@@ -177,20 +195,15 @@ class AdaptedPosterior(BatchNormPosterior[P_co]):
             "fluctuations": fluctuations.scaled(factor.to(running)),
             "output_directions": OutputDirections(original.output_directions.rows),
         }
-        moved = strength * adaptation.shift
-        if adaptation.reference is not None:
-            center = (running if original.center == "running" else batch_mean).double().cpu().chunk(2)[0]
-            by_mean, by_log_var = moved.chunk(2)
-            stretched = torch.expm1(0.5 * by_log_var) * (center - adaptation.reference)
-            moved = torch.cat([by_mean + stretched, by_log_var])
-        moved = moved.to(running)
-        return cls(**fields | changed, original=original, adaptation=adaptation, moved=moved, decision=decision)
+        return cls(
+            **fields | changed, original=original, adaptation=adaptation, moved=moved.to(running), decision=decision
+        )
 
     def _with_original(self, original: BatchNormPosterior[Any]) -> Self:
         return type(self).from_original(original, self.adaptation, self.decision)
 
 
-def _in_all_layers(original: BatchNormPosterior, batches: TrainingBatches) -> tuple[Tensor, Tensor, Fluctuations]:
+def in_all_layers(original: BatchNormPosterior, batches: TrainingBatches) -> tuple[Tensor, Tensor, Fluctuations]:
     """Return running statistics, batch means and fluctuations of all recorded layers, including those not sampled."""
     if original.layers == batches.layers:
         return original.running, original.batch_mean, original.fluctuations

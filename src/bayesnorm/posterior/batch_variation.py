@@ -9,18 +9,16 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from bayesnorm_runtime import NO_WIDTH, PLAIN_UP_TO, gamma_shape
+
 from ..network import RECORDED_SIZES, BatchNormLayer
 
-# Larger squared deviations only count by their logarithm. Otherwise a channel that rarely fires could decide alone.
-PLAIN_UP_TO = 100.0
 # Minimum number of batches to estimate their variation.
 LEAST_BATCHES = 8
 # Minimum number of batches of a smaller size to estimate a centre for it.
 LEAST_SMALL = 8
 # Variances are raised to this share of their part's median, because dead channels have no variance.
 LEAST_SHARE = 1e-4
-# Parts with at most this width do not vary, such as variances of single examples.
-NO_WIDTH = 1e-6
 # Prior weight of a share of 1, in pairs of a batch and its halves.
 PRIOR_PAIRS = 2
 # Maximum number of batches whose inner products are computed: memory grows with the square, time with the cube.
@@ -55,10 +53,6 @@ class Parts:
     def spread(self, values: Tensor) -> Tensor:
         """Return every part's value for all of its channels, (..., 2C)."""
         return values[..., self.part]
-
-    def distances(self, standardised: Tensor, varies: Tensor) -> Tensor:
-        """Return the distance of every part, followed by their mean, (..., 2L + 1), of squared deviations (..., 2C)."""
-        return with_their_mean(self.means(log_clipped(standardised)), varies)
 
 
 def log_clipped(squares: Tensor) -> Tensor:
@@ -158,11 +152,6 @@ class _PartStatistics:
         paired = standardised[:MOST_PAIRED]
         self.gram = paired @ paired.T / paired.shape[-1]
         self.share = _share(standardised[list(halved)], coordinates.get(largest // 2), self.variance)
-
-
-def gamma_shape(std: Any) -> Any:
-    """Return the approximate shape of a gamma variable whose logarithm has this standard deviation."""
-    return (1 + (1 + 2 * std**2) ** 0.5) / (2 * std**2)  # solves 1/k + 1/(2 k^2) = variance, about trigamma(k)
 
 
 def _floored(variance: Tensor) -> Tensor:

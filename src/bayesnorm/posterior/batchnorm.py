@@ -16,6 +16,8 @@ from typing import Any, ClassVar, Literal, Self
 import torch
 from torch import Tensor, nn
 
+from bayesnorm_runtime import Validation
+
 from ..arguments import require_positive, require_seed, require_whole
 from ..engines import OutputDirections
 from ..errors import warn
@@ -33,7 +35,7 @@ from ..network import (
 from ..predictive import P_co
 from ..schema import Array, later, number, one_of, optional, record, refuse, text, whole
 from .base import Config, Move, Posterior, Tensors
-from .class_statistics import VALIDATION, ClassStatistics, Validation
+from .class_statistics import VALIDATION, ClassStatistics
 from .fluctuations import FLUCTUATIONS, Fluctuations
 from .training_batches import LAYERS, SCHEMA, TrainingBatches
 

@@ -10,11 +10,14 @@ training data that is nearly always the label.
 from __future__ import annotations
 
 import math
-from dataclasses import asdict, dataclass, replace
-from typing import Any, NamedTuple, Self
+from dataclasses import dataclass, replace
+from functools import cached_property
+from typing import Self
 
 import torch
 from torch import Tensor
+
+from bayesnorm_runtime import ClassMoments
 
 from ..errors import NetworkError
 from ..likelihoods import Likelihood
@@ -42,22 +45,6 @@ COLUMNS = 4096
 PER_CLASS, LEAST_EXAMPLES = 64, 1024
 
 TENSORS = ("counts", "loadings", "rows", "within")
-
-
-class Explained(NamedTuple):
-    """The statistics of one layer that a class mix explains, in units of the running statistics; all (C,), double.
-
-    Args:
-        mean: Mean of the inputs.
-        var: Their variance.
-        mean_noise: Variance of the observed mean of n examples around `mean`.
-        log_noise: Variance of the observed log-variance of n examples around log `var`.
-    """
-
-    mean: Tensor
-    var: Tensor
-    mean_noise: Tensor
-    log_noise: Tensor
 
 
 @dataclass(frozen=True)
@@ -112,41 +99,10 @@ class ClassStatistics:
         """K, the number of classes."""
         return len(self.counts)
 
-    @property
-    def shares(self) -> Tensor:
-        """The class mix of the training data, (K,)."""
-        return self.counts / self.counts.sum()
-
-    def explained(self, part: slice, eps: Tensor, mix: Tensor, uncertain: tuple[float, float], n: int) -> Explained:
-        """Return what a class mix explains at one layer.
-
-        Args:
-            part: The channels of the layer.
-            eps: The layer's eps in units of its running variances, (C,).
-            mix: The shares of the classes, (K,).
-            uncertain: How far the mix is uncertain, as multiples of the variance between the classes: of those in
-                `mix`, as if so many examples of n were a random choice, and of all classes in training.
-            n: Number of examples.
-        """
-        width = self.rows.shape[1] // 2
-        a_rows, b_rows = self.rows[:, :width][:, part].double(), self.rows[:, width:][:, part].double()
-        loadings = self.loadings.double()
-        weights = mix @ loadings
-        mean, square = weights @ a_rows, weights @ b_rows
-        plain_var = (square - mean * mean).clamp_min(1e-6)
-        var = plain_var + eps
-        var_a, covariance, var_b = self.within[:, part].double()
-        sampled = 1 / n + float((mix.square() / self.counts.clamp_min(1)).sum())
-        mean_noise = sampled * var_a
-        log_noise = sampled * (var_b - 4 * mean * covariance + 4 * mean * mean * var_a).clamp_min(1e-12)
-        # A class's contribution to the variance is linear in its moments: q = b - 2 mean a.
-        for share, among in ((uncertain[0] / n, mix), (uncertain[1], self.shares)):
-            if share > 0:
-                spread = loadings - among @ loadings
-                gram = spread.T @ (among[:, None] * spread)
-                mean_noise = mean_noise + share * _quadratic(gram, a_rows)
-                log_noise = log_noise + share * _quadratic(gram, b_rows - 2 * mean * a_rows)
-        return Explained(mean, var, mean_noise.clamp_min(1e-12), (log_noise / var.square()).clamp_min(1e-12))
+    @cached_property
+    def moments(self) -> ClassMoments:
+        """The arithmetic on these numbers."""
+        return ClassMoments(**{name: tensor.numpy() for name, tensor in self.tensors().items()})
 
     def tensors(self) -> dict[str, Tensor]:
         """Return the tensors to save."""
@@ -167,11 +123,6 @@ class ClassStatistics:
     def restored(cls, tensors: dict[str, Tensor]) -> Self:
         """Return the object that `tensors()` described."""
         return cls(**{name: tensor.cpu() for name, tensor in tensors.items()})
-
-
-def _quadratic(gram: Tensor, rows: Tensor) -> Tensor:
-    """Return r' G r for every column r of `rows`."""
-    return ((gram @ rows) * rows).sum(0)
 
 
 def collect_class_statistics(
@@ -251,43 +202,3 @@ VALIDATION = record(
     least_confidence=number(0, 1),
     most_entropy=number(0),
 )
-
-
-@dataclass(frozen=True)
-class Validation:
-    """The error of a network without sampling on validation data.
-
-    Args:
-        rows: Number of validation examples.
-        error: The share of them with another class than the predicted one.
-        temperature: The temperature that fits the network without sampling best.
-        least_confidence: As many examples are less confident than this as are wrong (ATC; Garg et al. 2022).
-        most_entropy: As many examples have a larger entropy than this as are wrong.
-    """
-
-    rows: int
-    error: float
-    temperature: float
-    least_confidence: float
-    most_entropy: float
-
-    @classmethod
-    def from_probabilities(cls, probs: Tensor, y: Tensor, temperature: float) -> Self:
-        """Return the record, given class probabilities at this temperature, (n, K), and labels, (n,)."""
-        confidence, label = probs.double().max(1)
-        entropy = torch.special.entr(probs.double()).sum(1)
-        error = float((label != y.to(label.device)).double().mean())
-        thresholds = torch.quantile(confidence, error), torch.quantile(entropy, 1 - error)
-        return cls(len(y), error, temperature, *map(float, thresholds))
-
-    def estimated_error(self, probs: Tensor) -> float:
-        """Return the estimated share of wrong answers, given class probabilities at this temperature, (n, K).
-
-        It is the share of examples beyond the threshold, averaged over the one of confidence and that of entropy.
-        """
-        unsure = probs.amax(1) < self.least_confidence, torch.special.entr(probs).sum(1) > self.most_entropy
-        return float(torch.stack(unsure).double().mean())
-
-    def config(self) -> dict[str, Any]:
-        """Return the JSON values to save."""
-        return asdict(self)

@@ -6,10 +6,10 @@ import dataclasses
 from collections.abc import Mapping, Sequence
 from typing import Any, TypeVar, overload
 
-import numpy as np
-import scipy
 import torch
 from torch import nn
+
+from bayesnorm_runtime import MixShift
 
 from ..arguments import require_number
 from ..errors import BayesNormError, warn
@@ -23,9 +23,8 @@ from ..posterior import (
     Posterior,
 )
 from ..predictive import P_co
-from .class_mix import MixShift, estimate_shift
+from .class_mix import estimate_shift
 from .comparison import (
-    Comparison,
     all_alike,
     compare_with_training,
     inputs_in_memory,
@@ -56,9 +55,9 @@ def adapt(posterior: Posterior, x: Any, *, strength: float | None = None) -> Pos
     1 / (1 + t^2) is uniform under drift. In-distribution data therefore change the posterior very little.
 
     A classifier is also adapted to data with another mix of classes than in training, such as images of one class only:
-    only the part of the shift counts that the estimated mix does not explain, see `shift/class_mix.py`. It is left as
-    it is if the estimated error would hardly fall; `adapted.decision` says why. For other networks, such as regression
-    and segmentation, other targets than in training look like a shift, and adapting can do harm.
+    only the part of the shift counts that the estimated mix does not explain, see `bayesnorm_runtime/class_mix.py`.
+    It is left as it is if the estimated error would hardly fall; `adapted.decision` says why. For other networks, such
+    as regression and segmentation, other targets than in training look like a shift, and adapting can do harm.
 
     Adapting an adapted posterior uses the examples of both adaptations. Labels are not used.
 
@@ -127,77 +126,20 @@ def _adapted(posterior: Posterior, x: Any, strength: float | None, shifts: Mappi
     comparison = compare_with_training(posterior, x)
     _warn_of_odd_rows(comparison.rows, comparison.alike)
     if earlier is not None:
-        comparison = _with_earlier(earlier, comparison)
-    shares = believed(comparison) if strength is None else np.where(comparison.varies.numpy(), strength, 0.0)
-    believed_shares = torch.as_tensor(shares).to(comparison.shift)
-    return AdaptedPosterior.from_original(
-        original, Adaptation(comparison.rows, comparison.shift, comparison.noise, believed_shares)
-    )
+        comparison = comparison.with_earlier(earlier.arrays)
+    return AdaptedPosterior.from_original(original, Adaptation.from_shift(comparison.adaptation(strength)))
 
 
 def _adapted_by_classes(
-    original: BatchNormPosterior, x: Any, strength: float | None, earlier: Adaptation | None, shift: MixShift | None
+    original: BatchNormPosterior, x: Any, strength: float | None, earlier: Adaptation | None, mix_shift: MixShift | None
 ) -> Posterior:
     """Adapt a classifier, with the shift that a changed class mix does not explain."""
     rows = row_statistics(original).input(x)
     require_batches(original)
     _warn_of_odd_rows(len(rows), all_alike(rows))
-    shift = shift or estimate_shift(original, rows, strength, earlier)
-    adaptation, decision = shift.adaptation, shift.decision
-    if strength is not None:
-        decision = f"Applied {100 * strength:.0f} % of the shift, as strength={strength:g} says."
-    elif not shift.worthwhile:
-        adaptation = dataclasses.replace(adaptation, strength=torch.zeros_like(adaptation.strength))
-    decision = f"{decision} {shift.expected_error()}"
-    return AdaptedPosterior.from_original(original, adaptation, decision)
-
-
-def believed(comparison: Comparison) -> np.ndarray:
-    """Return the share of the observed shift that is taken as real, for every part, (2L,); see `adapt`."""
-    batches = comparison.batches
-    distances = batches.parts.means(comparison.standardised).numpy()
-    overall = float(batches.parts.distances(comparison.standardised, comparison.varies)[-1])
-    channels = batches.effective_channels(comparison.size, comparison.groups)[-1]
-    with np.errstate(divide="ignore"):
-        shares = np.maximum(0, 1 - 1 / distances)
-    return np.where(comparison.varies.numpy(), shares * drift_probability(overall, channels), 0.0)
-
-
-def drift_probability(distance: float, channels: float) -> float:
-    """Return the probability that the data have drifted, given their distance T over k effective channels.
-
-    With u = 1 / (1 + t^2), u k T is a chi-squared variable with k degrees of freedom. The density of T is then
-    proportional to u^(k/2) exp(-u k T / 2). Without drift u is 1; with drift, the density is averaged over u in [0, 1].
-    """
-    shape, scaled = channels / 2 + 1, channels * max(distance, 1e-12) / 2
-    # The average over u is an incomplete gamma function. Logarithms, because its factors overflow.
-    log_average = scipy.special.gammaln(shape) - shape * np.log(scaled) + _log_gammainc(shape, scaled)
-    return float(scipy.special.expit(log_average + scaled))
-
-
-def _log_gammainc(shape: float, scaled: float) -> float:
-    below = scipy.special.gammainc(shape, scaled)
-    if below > 1e-280:
-        return float(np.log(below))
-    # The leading term of the series, for values too small for gammainc.
-    return float(shape * np.log(scaled) - scaled - scipy.special.gammaln(shape + 1))
-
-
-def _with_earlier(before: Adaptation, comparison: Comparison) -> Comparison:
-    """Return the comparison of new examples together with those of an earlier adaptation."""
-    rows = before.rows + comparison.rows
-    shift = (before.rows * before.shift.to(comparison.shift) + comparison.rows * comparison.shift) / rows
-    groups = max(1, round(rows / comparison.batches.batch_size))
-    expected = comparison.batches.expected(rows / groups, groups)
-    return dataclasses.replace(
-        comparison,
-        rows=rows,
-        size=rows / groups,
-        groups=groups,
-        shift=shift,
-        noise=expected.variance,
-        varies=expected.varies,
-    )
+    mix_shift = mix_shift or estimate_shift(original, rows, strength, earlier)
+    shift, decision = mix_shift.decided(strength)
+    return AdaptedPosterior.from_original(original, Adaptation.from_shift(shift), decision)
 
 
 def _warn_of_odd_rows(rows: int, alike: bool) -> None:

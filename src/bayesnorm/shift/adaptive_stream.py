@@ -2,8 +2,8 @@
 
 The stream is treated in blocks: a batch, or as many examples of smaller batches as a window holds. For every block the
 network runs twice. First it runs with the statistics of now. These predictions give the class mix of the block. The
-second forward pass measures the shift that this mix does not explain (`shift/class_mix.py`), together with the shift of
-earlier blocks. Earlier blocks count as at most `memory` examples, so their weight falls exponentially.
+second forward pass measures the shift that this mix does not explain (`bayesnorm_runtime/class_mix.py`), together with
+the shift of earlier blocks. Earlier blocks count as at most `memory` examples, so their weight falls exponentially.
 
 Three decisions follow:
 
@@ -24,8 +24,19 @@ import os
 from pathlib import Path
 from typing import Any, Generic, Self
 
+import numpy as np
 import torch
 from torch import Tensor
+
+from bayesnorm_runtime import (
+    LEAST_GAIN,
+    MIX_ERROR,
+    MOST_EXAMPLES,
+    ErrorEstimate,
+    MixShift,
+    chosen_probability,
+    estimate_mix,
+)
 
 from .. import files
 from ..arguments import require_whole
@@ -35,9 +46,8 @@ from ..network import joined_rows
 from ..posterior import Adaptation, AdaptedPosterior, BatchNormPosterior, Posterior
 from ..predictive import P_co
 from ..schema import Array, flag, number, one_of, optional, record, refuse, require_tensors, text, whole
-from .class_mix import LEAST_GAIN, MIX_ERROR, MOST_EXAMPLES, Layerwise, MixShift, estimate_mix, estimate_shift
+from .class_mix import NetworkLayers, estimate_shift
 from .comparison import all_alike, inputs_in_memory, require_batches
-from .expected_error import ErrorEstimate, chosen_probability
 
 KIND = "adaptive-stream"
 # The shift has changed if the mean squared difference of a block from earlier ones, in units of noise, is larger. It
@@ -103,7 +113,7 @@ class AdaptiveStream(Generic[P_co]):
         self._blocks = 0
         self._usual_confidence = 0.0
         self._shift: Adaptation | None = None
-        self._waiting: list[tuple[Tensor, Tensor]] = []  # examples of an incomplete window, and their probabilities
+        self._waiting: list[tuple[Tensor, np.ndarray]] = []  # examples of an incomplete window, and their probabilities
 
     def __repr__(self) -> str:
         return f"AdaptiveStream(adapted={self.adapted}, examples={self.examples}, decision={self.decision!r})"
@@ -125,13 +135,13 @@ class AdaptiveStream(Generic[P_co]):
         They are those of the network without sampling, so nothing more has to be run. The cost is two forward passes;
         when the shift changes, up to seven.
         """
-        x = Layerwise.inputs(self.original, inputs_in_memory(self.original, x))
-        probs: list[Tensor] = []
+        x = NetworkLayers.inputs(self.original, inputs_in_memory(self.original, x))
+        probs: list[np.ndarray] = []
         while len(x):
             part = x[: MOST_EXAMPLES - sum(len(waiting) for waiting, _ in self._waiting)]
             probs.append(self._update_part(part))
             x = x[len(part) :]
-        return torch.cat(probs)
+        return torch.from_numpy(np.concatenate(probs))
 
     def save(self, path: str | os.PathLike[str]) -> None:
         """Write the state of the stream to one safetensors file, without the posterior and without examples.
@@ -194,18 +204,18 @@ class AdaptiveStream(Generic[P_co]):
             stream.posterior = AdaptedPosterior.from_original(stream.original, stream._shift, stream.decision)
         return stream
 
-    def _update_part(self, x: Tensor) -> Tensor:
+    def _update_part(self, x: Tensor) -> np.ndarray:
         """Update by examples that fit into one block, and return their class probabilities."""
-        now = Layerwise(self.posterior, x).run()
+        now = NetworkLayers(self.posterior, x).run()
         self.examples += len(x)
         self._waiting.append((x, now))
         examples, probs = zip(*self._waiting, strict=True)
         if sum(map(len, examples)) < self.window:
             return now
         self._waiting = []
-        return self._follow(joined_rows(list(examples)), torch.cat(probs))[-len(x) :]
+        return self._follow(joined_rows(list(examples)), np.concatenate(probs))[-len(x) :]
 
-    def _follow(self, x: Tensor, now: Tensor) -> Tensor:
+    def _follow(self, x: Tensor, now: np.ndarray) -> np.ndarray:
         """Follow the shift of a block, given its class probabilities with the statistics of now; return new ones."""
         if all_alike(x):  # copies of one example do not show a shift
             return now
@@ -217,7 +227,7 @@ class AdaptiveStream(Generic[P_co]):
         shift = self._continued(x, now, self._shift)
         if float(shift.change.mean()) > CHANGED:
             return self._take(self._estimated(x, now))
-        if self._usual_confidence - float(now.amax(1).mean()) > UNSURE:
+        if self._usual_confidence - float(now.max(1).mean()) > UNSURE:
             afresh = self._estimated(x, now)
             if afresh.worthwhile and afresh.confidences[1] > shift.confidences[1]:
                 return self._take(afresh)
@@ -225,22 +235,22 @@ class AdaptiveStream(Generic[P_co]):
             return now
         return self._take(shift, decided=self.adapted)
 
-    def _estimated(self, x: Tensor, now: Tensor) -> MixShift:
+    def _estimated(self, x: Tensor, now: np.ndarray) -> MixShift:
         """Return the shift of a block alone, as `adapt` estimates it."""
         return estimate_shift(self.original, x, before=None if self.adapted else now)
 
-    def _continued(self, x: Tensor, now: Tensor, earlier: Adaptation) -> MixShift:
+    def _continued(self, x: Tensor, now: np.ndarray, earlier: Adaptation) -> MixShift:
         """Return the shift of a block together with that of earlier blocks."""
         assert self.original.class_statistics is not None
         earlier = dataclasses.replace(earlier, rows=min(earlier.rows, self.memory))
-        mix, share = estimate_mix(now, self.original.class_statistics.shares)
-        mix_error = MIX_ERROR * share * float(1 - now.amax(1).mean())
-        return Layerwise(self.original, x, None, earlier).solution(now, mix, share, mix_error)
+        mix, share = estimate_mix(now, self.original.class_statistics.moments.shares)
+        mix_error = MIX_ERROR * share * float(1 - now.max(1).mean())
+        return NetworkLayers(self.original, x, None, earlier).solution(now, mix, share, mix_error)
 
-    def _check(self, x: Tensor, now: Tensor) -> Tensor:
+    def _check(self, x: Tensor, now: np.ndarray) -> np.ndarray:
         """Return to the network's own statistics unless adapting is still worthwhile for a block."""
-        unadapted = Layerwise(self.original, x).run()
-        fall = float((now.amax(1) - chosen_probability(unadapted, now)).mean())
+        unadapted = NetworkLayers(self.original, x).run()
+        fall = float((now.max(1) - chosen_probability(unadapted, now)).mean())
         if fall >= LEAST_GAIN / 2:
             return now
         self.posterior = self.original
@@ -248,19 +258,20 @@ class AdaptiveStream(Generic[P_co]):
         self.decision = f"Left as it is again, because adapting lowers the estimated error by {points} only."
         return unadapted
 
-    def _take(self, shift: MixShift, decided: bool = False) -> Tensor:
+    def _take(self, shift: MixShift, decided: bool = False) -> np.ndarray:
         """Keep a shift, and return the class probabilities with its statistics, or with the network's own ones.
 
         Args:
             shift: The shift.
             decided: Whether the stream stays adapted. Its gain is then unknown, because `shift.before` is adapted too.
         """
-        self._shift, self.class_mix, expected = shift.adaptation, tuple(shift.mix.tolist()), shift.expected_error()
+        self._shift, self.class_mix = Adaptation.from_shift(shift.shift), tuple(shift.mix.tolist())
+        expected = shift.expected_error()
         if not decided:
             self.decision = shift.decision
         self._usual_confidence = shift.confidences[int(decided or shift.worthwhile)]
         if decided or shift.worthwhile:
-            self.posterior = AdaptedPosterior.from_original(self.original, shift.adaptation, self.decision)
+            self.posterior = AdaptedPosterior.from_original(self.original, self._shift, self.decision)
             self.expected_error = expected.after
             return shift.after
         self.posterior, self.expected_error = self.original, expected.before

@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
 from torch import Tensor
+
+from bayesnorm_runtime import Comparison, group_sizes
 
 from ..errors import InputError, NotComparableError
 from ..network import RowStatistics, equal_rows
@@ -21,36 +22,6 @@ from ..posterior import (
 )
 
 
-@dataclass(frozen=True)
-class Comparison:
-    """The difference between the statistics of n new examples and of training examples; 2C coordinates, 2L parts.
-
-    Args:
-        batches: The training batches.
-        rows: The number of new examples, n.
-        size: The mean number of examples per group; every group is normalised separately.
-        groups: The number of groups.
-        shift: The mean of the new statistics minus the expected value, (2C,).
-        noise: The variance of `shift` for training examples, (2C,).
-        varies: Which parts vary at this group size, (2L,).
-        alike: Whether all new examples are the same.
-    """
-
-    batches: TrainingBatches
-    rows: int
-    size: float
-    groups: int
-    shift: Tensor
-    noise: Tensor
-    varies: Tensor
-    alike: bool
-
-    @property
-    def standardised(self) -> Tensor:
-        """Squared deviations divided by their variance, (2C,); 1 on average for training examples."""
-        return self.shift.square() / self.noise
-
-
 def compare_with_training(posterior: BatchNormPosterior, x: Any) -> Comparison:
     """Run new examples through the network in groups of about one batch, each normalised by its own statistics."""
     batches = require_batches(posterior)
@@ -61,19 +32,14 @@ def compare_with_training(posterior: BatchNormPosterior, x: Any) -> Comparison:
             f"x has {len(rows)} example{'s' if len(rows) != 1 else ''}, but the posterior knows only how at least "
             f"{batches.sizes[0]} training examples vary. Pass more examples, or fit again with states=256."
         )
-    groups = max(1, min(round(len(rows) / batches.batch_size), len(rows) // 2))  # a group of one has no variance
-    fewer, more = divmod(len(rows), groups)  # `more` groups have one example more than the others
-    parts = []
-    for count, equal_groups in ((fewer + 1, rows[: more * (fewer + 1)]), (fewer, rows[more * (fewer + 1) :])):
-        if len(equal_groups):
-            parts.append(torch.stack(watcher.moments(equal_groups, len(equal_groups) // count)))
+    parts, start = [], 0
+    for size, groups in group_sizes(len(rows), batches.batch_size):
+        parts.append(torch.stack(watcher.moments(rows[start : start + size * groups], groups)))
+        start += size * groups
     mean, var = torch.cat(parts, dim=1).cpu().double()
     values = coordinates(mean, var, batches.layers)
     require_finite_statistics(values)
-    size = len(rows) / groups
-    expected = batches.expected(size, groups)
-    shift = values.mean(0) - expected.center
-    return Comparison(batches, len(rows), size, groups, shift, expected.variance, expected.varies, all_alike(rows))
+    return Comparison.from_statistics(batches.reference, values.numpy(), len(rows), all_alike(rows))
 
 
 def require_finite_statistics(values: Tensor) -> None:
@@ -101,10 +67,8 @@ def compare_with_present(posterior: BatchNormPosterior, x: Any) -> Comparison:
     comparison = compare_with_training(posterior, x)
     if not isinstance(posterior, AdaptedPosterior):
         return comparison
-    strength = comparison.batches.parts.spread(posterior.adaptation.strength)
-    left = strength * posterior.adaptation.noise
-    shift = comparison.shift - posterior.moved.to(comparison.shift)
-    return replace(comparison, shift=shift, noise=comparison.noise + left)
+    shift = posterior.adaptation.arrays
+    return comparison.from_present(posterior.moved.double().cpu().numpy(), shift.strength, shift.noise)
 
 
 def over_statistics(posterior: Posterior) -> list[BatchNormPosterior]:

@@ -18,13 +18,15 @@ from typing import Any, Self
 import numpy as np
 import torch
 
+from bayesnorm_runtime import Drift
+
 from .. import files
 from ..arguments import require_number, require_seed
 from ..errors import FileFormatError
 from ..posterior import Posterior
 from ..schema import LARGEST_WHOLE, Array, number, one_of, optional, record, refuse, require_tensors, whole
 from .comparison import over_statistics, require_batches
-from .drifting import Drift, drift
+from .drifting import drift
 
 KIND = "drift-monitor"
 BETS = (0.1, 0.3, 0.5, 0.7)

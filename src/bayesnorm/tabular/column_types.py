@@ -19,7 +19,6 @@ from __future__ import annotations
 
 import datetime
 import numbers
-import re
 from collections.abc import Callable, Sequence
 from decimal import Decimal
 from typing import Any, Literal
@@ -28,6 +27,8 @@ import numpy as np
 import pandas as pd
 from numpy.typing import NDArray
 from sklearn.utils.validation import check_array
+
+from bayesnorm_runtime import cell_label as cell_label, label as label
 
 from ..errors import InputError, quoted
 from .dates import DATE_OBJECTS, Dates, dates_of, is_date, no_dates
@@ -58,7 +59,6 @@ TYPES: dict[Contents, Callable[[Any], bool]] = {
 MOSTLY = 0.5
 
 NUMBER_WITH_COMMAS = r"\s*[+-]?\d[\d.]*,[\d.,]*\d\s*"
-WHOLE_WITH_POINT = re.compile(r"^([+-]?\d+)\.0+$")
 
 
 def contents_of(column: Any) -> Contents:
@@ -191,20 +191,6 @@ def as_texts(column: ColumnValues) -> Texts:
     if is_text(column):
         return column
     return _texts([None if gap else label(value) for value, gap in zip(column, np.isnan(column), strict=True)])
-
-
-def label(value: Any) -> str:
-    """Return the name of a category; whole numbers have no decimal point, so that 1, 1.0 and "1" are the same."""
-    if isinstance(value, str | bool | np.bool_) or not isinstance(value, numbers.Real):
-        return str(value)
-    if isinstance(value, numbers.Integral):
-        return str(int(value))  # exact also for long ids, which a float would round
-    return str(int(float(value))) if float(value).is_integer() else str(value)
-
-
-def cell_label(value: Any) -> str:
-    """Return the name of a cell's category; programs write 1.0 instead of 1 if a column has missing values."""
-    return WHOLE_WITH_POINT.sub(r"\1", label(value).strip())
 
 
 def labels(column: Any, named: Any = label) -> Texts:

@@ -21,7 +21,9 @@ TOLERANCE = 1e-3
 
 
 @torch.no_grad()
-def sampled_module(executable: Executable, states: State | None, x: Any, group: int | None = None) -> fx.GraphModule:
+def sampled_module(
+    executable: Executable, states: State | None, x: Any, group: int | None = None, free: State | None = None
+) -> fx.GraphModule:
     """Return a module that runs a network under n states: inputs -> outputs (n, batch, *out).
 
     It has its own copies of all tensors, and gives the numbers of `Executable.run`.
@@ -31,16 +33,17 @@ def sampled_module(executable: Executable, states: State | None, x: Any, group: 
         states: Overrides, each with a leading axis of n; None for one forward pass without overrides.
         x: Some inputs, as `Executable.input` returns them.
         group: The number of samples that run together; None for all. See `sampled_graph`.
+        free: Running statistics that are further inputs of the module, with their values.
     """
     traced = trace_network(executable, x)
     rows = x[torch.arange(TRACED_ROWS + 2, device=x.device) % len(x)]
     expected = executable.run(states, rows)
     args, kwargs = forward_arguments(rows)
     largest = float("nan")
-    for choice in dict.fromkeys((group, 1)):
+    for choice in (group,) if free else dict.fromkeys((group, 1)):
         try:
-            module = sampled_graph(traced, states, choice)
-            outputs = module(*args, *kwargs.values())
+            module = sampled_graph(traced, states, choice, list(free or {}))
+            outputs = module(*args, *kwargs.values(), *(free or {}).values())
         except NotFoldableError:
             continue
         except RuntimeError:  # shapes that do not fit, for example if examples depend on each other

@@ -74,12 +74,28 @@ class FoldedWriter:
         """Write a sampled batch norm, as one scale and one shift per sample and channel."""
         args: Any = node.args
         h, weight, bias, mean, var, _, eps = args
+        if mean.target in self._writer.free:
+            return self._free_affine_map(node)
         mean, var = self._per_sample(mean).double(), self._per_sample(var).double()
         weight, bias = (None if part is None else self._per_sample(part).double() for part in (weight, bias))
         dtype = self._value(h).dtype
         maps = [part.to(dtype).contiguous() for part in scale_and_shift(mean, var, eps, weight, bias)]
         pixels = [1] * (self._value(h).dim() - 2)
         scale, shift = (self._writer.tensor(part.reshape(len(part), 1, -1, *pixels)) for part in maps)
+        scaled = self._writer.call(torch.mul, (self._by_sample(h), scale))
+        return self._together(self._writer.call(torch.add, (scaled, shift)))
+
+    def _free_affine_map(self, node: fx.Node) -> fx.Node:
+        """Write a sampled batch norm whose statistics, (samples, channels), are inputs of the graph."""
+        args: Any = node.args
+        h, weight, bias, mean, var, _, eps = args
+        if weight in self._varying or bias in self._varying:
+            raise NotFoldableError("weights and statistics of one batch norm are sampled")
+        statistics = (self._writer.free[str(part.target)] for part in (mean, var))
+        parts = (None if part is None else self._writer.new[part] for part in (weight, bias))
+        pixels = self._value(h).dim() - 2
+        maps = self._writer.call(_double_scale_and_shift, (*statistics, eps, *parts, pixels))
+        scale, shift = (self._writer.call(operator.getitem, (maps, place)) for place in range(2))
         scaled = self._writer.call(torch.mul, (self._by_sample(h), scale))
         return self._together(self._writer.call(torch.add, (scaled, shift)))
 
@@ -206,3 +222,12 @@ class FoldedWriter:
         value = node.meta["val"]
         assert isinstance(value, Tensor)
         return value
+
+
+def _double_scale_and_shift(
+    mean: Tensor, var: Tensor, eps: float, weight: Tensor | None, bias: Tensor | None, pixels: int
+) -> list[Tensor]:
+    """Return the affine map of a batch norm per sample, each (samples, 1, channels, *ones), in double precision."""
+    wide = (None if part is None else part.double() for part in (weight, bias))
+    maps = scale_and_shift(mean.double(), var.double(), eps, *wide)
+    return [part.to(mean.dtype).reshape(len(part), 1, -1, *[1] * pixels) for part in maps]

@@ -16,7 +16,7 @@ Several groups of folded samples may run one after the other, which needs less m
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from typing import Any
 
 import torch
@@ -32,7 +32,9 @@ from .writing import GraphWriter
 MOST_NODES = 30_000
 
 
-def sampled_graph(traced: TracedNetwork, states: State | None, group: int | None = None) -> fx.GraphModule:
+def sampled_graph(
+    traced: TracedNetwork, states: State | None, group: int | None = None, free: Sequence[str] = ()
+) -> fx.GraphModule:
     """Return a module that runs a network under n states: inputs -> outputs (n, batch, *out).
 
     Args:
@@ -40,11 +42,14 @@ def sampled_graph(traced: TracedNetwork, states: State | None, group: int | None
         states: Overrides, each with a leading axis of n; None for one forward pass without overrides.
         group: The number of states that are folded into the batch axis together; 1 for a copy of the sampled nodes for
             each state; None for all.
+        free: Names of running statistics that are further inputs of the module, in order. Those of sampled layers have
+            a leading axis of n.
     """
     count = 1 if not states else len(next(iter(states.values())))
     group = count if group is None else group
     kinds = _Kinds(traced, states or {}, count)
     writer = GraphWriter(traced)
+    writer.open(free)
     sampled = [node for node in traced.graph.nodes if node in kinds.sampled]
     if len(sampled) * -(-count // group) > MOST_NODES:
         raise NetworkError(
@@ -67,7 +72,7 @@ def _written(writer: GraphWriter, traced: TracedNetwork, kinds: _Kinds, sampled:
     size = part.stop - part.start
     if traced.output not in kinds.sampled:  # no sampled tensor has any influence
         return writer.call(torch.stack, ([writer.new[traced.output]] * size,))
-    if size == 1:
+    if size == 1 and not writer.free:
         values = {node: value if value is None else value[part.start] for node, value in kinds.varying.items()}
         new = writer.copies(sampled, values)
         return writer.call(torch.unsqueeze, (new[traced.output], 0))

@@ -111,7 +111,9 @@ def trace_network(executable: Executable, x: Any) -> TracedNetwork:
     return TracedNetwork(graph, tensors)
 
 
-def exported(module: nn.Module, inputs: tuple[Tensor, ...], kind: type, functional: bool = False) -> Any:
+def exported(
+    module: nn.Module, inputs: tuple[Tensor, ...], kind: type, functional: bool = False, fixed: tuple[Tensor, ...] = ()
+) -> Any:
     """Return a `torch.export` program of a module for any number of examples.
 
     Args:
@@ -119,6 +121,7 @@ def exported(module: nn.Module, inputs: tuple[Tensor, ...], kind: type, function
         inputs: Several examples each.
         kind: The class of the network, for messages.
         functional: Whether to replace operations in place, which takes longer than the trace.
+        fixed: Further arguments, whose sizes do not depend on the number of examples.
     """
     batch = torch.export.Dim("batch", min=1)
     try:
@@ -128,9 +131,8 @@ def exported(module: nn.Module, inputs: tuple[Tensor, ...], kind: type, function
             warnings.catch_warnings(),
         ):
             warnings.simplefilter("ignore")  # torch deprecates its own functions
-            program = torch.export.export(
-                module, inputs, dynamic_shapes=(tuple({0: batch} for _ in inputs),), strict=False
-            )
+            shapes = (*({0: batch} for _ in inputs), *(None for _ in fixed))
+            program = torch.export.export(module, (*inputs, *fixed), dynamic_shapes=(shapes,), strict=False)
             return program.run_decompositions({}) if functional else program
     except Exception as error:  # torch.export fails in many ways
         lines = (str(error).strip() or repr(error)).splitlines()

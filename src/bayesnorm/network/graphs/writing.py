@@ -20,11 +20,23 @@ class GraphWriter:
     def __init__(self, traced: TracedNetwork) -> None:
         self.graph, self.new = fx.Graph(), dict[fx.Node, fx.Node]()
         self._traced, self._root = traced, nn.Module()
+        self.free: dict[str, fx.Node] = {}  # tensors of the network that are inputs of the new graph
         self._names: dict[int, tuple[str, Tensor]] = {}  # of tensors that are in the graph, by id, which they keep
+
+    def open(self, names: Sequence[str]) -> None:
+        """Copy the inputs, and let these tensors of the network be further inputs, in order."""
+        for node in self._traced.inputs:
+            self.new[node] = self.graph.node_copy(node, self.new.__getitem__)
+        for name in names:
+            self.free[name] = self.graph.placeholder(f"free_{len(self.free)}")
 
     def copy(self, node: fx.Node) -> None:
         """Copy a node that does not depend on samples."""
-        if node.op == "get_attr":
+        if node.op == "placeholder":
+            return
+        if node.op == "get_attr" and node.target in self.free:
+            self.new[node] = self.free[str(node.target)]
+        elif node.op == "get_attr":
             if node.users:
                 self.new[node] = self.tensor(self._traced.tensors[str(node.target)])
         else:
@@ -64,7 +76,7 @@ class GraphWriter:
             self._root.register_buffer(f"tensor_{len(self._names) - 1}", value.detach().clone())
         return self.graph.get_attr(self._names[id(value)][0])
 
-    def finished(self, output: fx.Node) -> fx.GraphModule:
+    def finished(self, output: fx.Node | list[fx.Node]) -> fx.GraphModule:
         """Return the module of the graph."""
         self.graph.output(output)
         self.graph.eliminate_dead_code()

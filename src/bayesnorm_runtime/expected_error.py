@@ -18,12 +18,13 @@ changed. `MODEL_ERROR` was fitted to a ResNet-20 on corrupted images; `experimen
 from __future__ import annotations
 
 import math
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import Any
 
-from torch import Tensor
+import numpy as np
 
-from ..posterior import Validation
-from ..words import format_percent
+from .batch_reference import Array
+from .text import format_percent
 
 NOT_ESTIMATED = (
     "The error on these examples is not estimated: without targets, this is possible only for classifiers with one "
@@ -38,6 +39,44 @@ MODEL_ERROR = (0.03, 0.04, 0.3)
 SHARPEST, SOFTEST = 0.3, 6.0
 # The 90 % quantile of a normal distribution, for an interval of 80 %.
 WIDTH = 1.2816
+
+
+@dataclass(frozen=True)
+class Validation:
+    """The error of a network without sampling on validation data.
+
+    Args:
+        rows: Number of validation examples.
+        error: The share of them with another class than the predicted one.
+        temperature: The temperature that fits the network without sampling best.
+        least_confidence: As many examples are less confident than this as are wrong (ATC; Garg et al. 2022).
+        most_entropy: As many examples have a larger entropy than this as are wrong.
+    """
+
+    rows: int
+    error: float
+    temperature: float
+    least_confidence: float
+    most_entropy: float
+
+    @classmethod
+    def from_probabilities(cls, probs: Array, y: Array, temperature: float) -> Validation:
+        """Return the record, given class probabilities at this temperature, (n, K), and labels, (n,)."""
+        error = float((probs.argmax(1) != y).mean())
+        thresholds = np.quantile(probs.max(1), error), np.quantile(entropies(probs), 1 - error)
+        return cls(len(y), error, temperature, *map(float, thresholds))
+
+    def estimated_error(self, probs: Array) -> float:
+        """Return the estimated share of wrong answers, given class probabilities at this temperature, (n, K).
+
+        It is the share of examples beyond the threshold, averaged over the one of confidence and that of entropy.
+        """
+        unsure = probs.max(1) < self.least_confidence, entropies(probs) > self.most_entropy
+        return float(np.stack(unsure).mean())
+
+    def config(self) -> dict[str, Any]:
+        """Return the JSON values to save."""
+        return asdict(self)
 
 
 @dataclass(frozen=True)
@@ -73,27 +112,27 @@ class ExpectedError:
 
 
 def expected_error(
-    before: Tensor, after: Tensor, mix_share: float, validation: Validation | None, trusted: bool
+    before: Array, after: Array, mix_share: float, validation: Validation | None, trusted: bool
 ) -> ExpectedError:
     """Return the estimated errors.
 
     Args:
         before: Class probabilities of the network as it is, (n, K).
         after: Those of the adapted network, (n, K).
-        mix_share: The share of the observed class mix that is taken as real; see `shift.class_mix`.
+        mix_share: The share of the observed class mix that is taken as real; see `class_mix.py`.
         validation: The record of validation data.
         trusted: Whether the adapted network is trusted.
     """
-    later = float(1 - after.amax(1).mean())
+    later = float(1 - after.max(1).mean())
     if validation is not None:
         later = validation.estimated_error(after)
         after = softened(after, 1 - later)
-    correct, confidence = chosen_probability(before, after), after.amax(1)
+    correct, confidence = chosen_probability(before, after), after.max(1)
     now = float(1 - correct.mean())
     usual = later if validation is None else validation.error
     rise = max(0.0, now - usual)
     if not trusted:
-        ends = sorted((float(1 - before.amax(1).mean()), now))
+        ends = sorted((float(1 - before.max(1).mean()), now))
         middle = ErrorEstimate(sum(ends) / 2, *ends)
         return ExpectedError(middle, middle, None if validation is None else validation.error)
     return ExpectedError(
@@ -103,23 +142,33 @@ def expected_error(
     )
 
 
-def chosen_probability(before: Tensor, after: Tensor) -> Tensor:
+def chosen_probability(before: Array, after: Array) -> Array:
     """Return the probability that the adapted network gives to the class that the unadapted one predicts, (n,)."""
-    return after.gather(1, before.argmax(1, keepdim=True))[:, 0]
+    return np.take_along_axis(after, before.argmax(1)[:, None], 1)[:, 0]
 
 
-def softened(probs: Tensor, confidence: float) -> Tensor:
+def softened(probs: Array, confidence: float) -> Array:
     """Return probabilities at the temperature, between SHARPEST and SOFTEST, that gives this mean confidence."""
-    logits = probs.clamp_min(1e-30).log()
+    logits = np.log(np.maximum(probs, 1e-30))
     low, high = math.log(SHARPEST), math.log(SOFTEST)
     for _ in range(30):
         middle = (low + high) / 2
-        too_confident = float((logits / math.exp(middle)).softmax(1).amax(1).mean()) > confidence
+        too_confident = float(_softmax(logits / math.exp(middle)).max(1).mean()) > confidence
         low, high = (middle, high) if too_confident else (low, middle)
-    return (logits / math.exp(high)).softmax(1)
+    return _softmax(logits / math.exp(high))
 
 
-def _estimate(value: float, correct: Tensor, rise: float, mix_share: float) -> ErrorEstimate:
+def entropies(probs: Array) -> Array:
+    """Return the entropy of the probabilities of every example, (n,)."""
+    return -(probs * np.log(np.where(probs > 0, probs, 1))).sum(1)
+
+
+def _softmax(logits: Array) -> Array:
+    powers = np.exp(logits - logits.max(1, keepdims=True))
+    return powers / powers.sum(1, keepdims=True)
+
+
+def _estimate(value: float, correct: Array, rise: float, mix_share: float) -> ErrorEstimate:
     chance = float((correct * (1 - correct)).mean()) / len(correct)
     constant, same_mix, other_mix = MODEL_ERROR
     model = constant + rise * (same_mix + mix_share * (other_mix - same_mix))
