@@ -198,7 +198,7 @@ def fitting() -> str:
 def versions() -> str:
     """Return the time of predictions and fits with several versions of the package, a table for each results file."""
     parts = []
-    for name in ("versions_cuda.json", "versions_cpu.json", "versions_fits_cpu.json"):
+    for name in ("versions_cuda.json", "versions_cpu.json"):
         results = read(name)
         if results is not None:
             cells = {(row["case"], row["version"]): _ms(row["ms"], row["passes"]) for row in results["speed"]}
