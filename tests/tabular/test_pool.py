@@ -132,9 +132,9 @@ def test_held_out_predictions_are_as_good_as_those_of_new_rows(regressor):
     held_out = regressor.selection_.out_of_fold
     X, y = bends(400, 3)
     assert isinstance(held_out.predictive, RegressionPredictive)
-    own = float((held_out.predictive.mean - torch.from_numpy(held_out.target)).square().mean())
+    old = float((held_out.predictive.mean - torch.from_numpy(held_out.target)).square().mean())
     new = float(np.mean((regressor.predict(X) - y) ** 2))
-    assert 0.6 < own / new < 1.7
+    assert 0.6 < old / new < 1.7
     lower, upper = regressor.predict_interval(X, 0.9)
     assert 0.8 < np.mean((lower <= y) & (y <= upper)) < 0.97
 
