@@ -97,3 +97,12 @@ def test_half_a_percent_of_rows_like_training_is_called_unlike():
     assert likeness.unlike(across[None])[0]
     wide = generator.normal(size=(50, 400))
     assert np.isfinite(Likeness.fit(wide, folds_for(50, 5, generator)).distance(wide)).all()
+
+
+@pytest.mark.parametrize("rows", [90, 400, 1_500])
+def test_networks_that_share_the_work_are_trained_less(rows):
+    alone, shared = plan_for(rows, 8), plan_for(rows, 8, networks_only=False)
+    assert shared.settings == alone.settings
+    assert shared.epochs <= 0.8 * alone.epochs
+    assert (shared.scouts, shared.again, shared.curve) == (2, 1, 2)
+    assert plan_for(5_000, 8, networks_only=False) == plan_for(5_000, 8)

@@ -86,7 +86,7 @@ def fit(
     ] = None,
     members: Annotated[
         int | None,
-        option("N", "Number of networks that are averaged.", "10; 6 with --fast or above 2,500 training rows", min=1),
+        option("N", "Number of networks that are averaged.", "6; 10 with --networks-only up to 2,500 rows", min=1),
     ] = None,
     networks_only: Annotated[
         bool, flag("--networks-only", "Train networks only, without boosted trees and a linear model.")

@@ -45,9 +45,6 @@ STATES = 64
 # Fraction of the training rows for the smaller networks of the learning curve; a smaller fraction for large tables.
 SHARE, MANY_ROWS, SHARE_OF_MANY = 0.5, 20_000, 0.25
 
-# Largest number of folds of the learning curve, by the number of training rows.
-CURVE_FOLDS = ((2_000, 10), (MANY_ROWS, 2), (math.inf, 1))
-
 LEAST_DECAY = 1e-12  # a prior needs some weight decay; this much does not move the maximum of the bound
 
 
@@ -200,7 +197,7 @@ class Chooser:
     def _curve(self, chosen: NetworkSetting, held: HeldOut) -> dict[int, Tensor]:
         """Return squared errors of single networks on the same held-out rows, by number of training rows."""
         rows = int(min(len(numbers) for numbers in held.split.train_rows))
-        split = held.split.first(next(folds for most, folds in CURVE_FOLDS if rows <= most))
+        split = held.split.first(self.plan.curve)
         whole = replace(held, stack=held.stack.take(torch.arange(len(split))), split=split)
         errors = {rows: self._squared_errors(whole)}
         count = int((SHARE if rows <= MANY_ROWS else SHARE_OF_MANY) * rows)

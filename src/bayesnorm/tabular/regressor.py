@@ -74,7 +74,7 @@ class BayesNormRegressor(MultiOutputMixin, RegressorMixin, TabularEstimator):
         max_epochs: Largest number of epochs to try. [default: None, set by the number of rows]
         samples: Number of samples in a prediction, at least one for each network. [default: 64]
         members: Number of networks. With fewer networks than folds, only the held-out rows of these folds calibrate the
-            model. [default: None, with 5 folds 10 networks up to 2,500 rows, and 6 above or with `fast`]
+            model. [default: None, 6 with 5 folds; with `networks_only` 10 up to 2,500 rows]
         networks_only: Whether all members are networks, as in the papers. [default: False]
         fast: Whether to train one configuration with half the training budget: 2 to 9 times faster, with a CRPS up to
             15 % worse. [default: False]
