@@ -20,8 +20,8 @@ Every setting is trained on the scouting folds, and the best one on all folds; t
 model. A second round splits the rows into new folds and trains all of them, or only the first. Rows that are held out
 in both rounds show how much two members disagree. A given parameter replaces the value in every setting, and several
 given values are tried with every setting. The method "dropout" has dropout in place of batch norm, with rates of 0.02,
-If boosted trees and a linear model share the work, networks see three
-quarters of these rows up to n = 2,000, there are at most 2 scouting folds and 2 folds of the learning curve, and the
+0.05 and 0.1. If boosted trees and a linear model share the work, networks see three quarters of these rows up to
+n = 2,000, there are at most 2 scouting folds and 2 folds of the learning curve, and the
 second round has one member. This takes half of the time, for a CRPS that was 1 % worse on the training rows of boston.
 `fast` uses only the second setting (with a third of the fine bins), half of the rows seen, and 6 members.
 """
