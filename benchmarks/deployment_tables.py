@@ -128,6 +128,21 @@ def serving_load() -> str:
     return f"{where}:\n\n{table(['test', 'result'], lines)}"
 
 
+def bulk() -> str:
+    """Return the time of each step of predicting a large file, its rows per CPU second, and the memory."""
+    results = read("bulk.json")
+    if results is None:
+        return ""
+    now, before = results["steps_us_per_row"]["now"], results["steps_us_per_row"]["before"]
+    lines = [[name, f"{before[name]:.3g}", f"{now[name]:.3g}"] for name in now]
+    steps = table(["step", "double precision", "as it runs"], lines)
+    whole, start, rate = results["predict"], results["start"], results["rows_per_cpu_second"]
+    where = f"{hardware(results['machine'])}, model of `{results['fit']}`, microseconds of CPU time per row:"
+    speed = f"The whole command predicted {results['rows']:,} rows, {rate:,.0f} per second of CPU time, after"
+    memory = f"It took {whole['peak_mib']:.0f} MiB of memory; for 8,192 rows it took {start['peak_mib']:.0f} MiB."
+    return f"{where}\n\n{steps}\n\n{speed} {start['cpu_seconds']:.0f} seconds to start. {memory}"
+
+
 def _load(numbers: dict[str, Any]) -> str:
     """Return how busy the machine was with this and other work."""
     return f"load average {numbers['load_average']:.0f} on two cores that other programs used too"

@@ -30,7 +30,7 @@ from benchmarks.cost_tables import (
     shift_cost,
     versions,
 )
-from benchmarks.deployment_tables import deployment, export_costs, export_parity, serving_load
+from benchmarks.deployment_tables import bulk, deployment, export_costs, export_parity, serving_load
 from benchmarks.image_tables import (
     atanov_table1,
     compression,
@@ -319,6 +319,7 @@ PAGES: dict[str, dict[str, Callable[[], str]]] = {
         "export-parity": export_parity,
     },
     "how_to/serve.md": {"serving-load": serving_load},
+    "how_to/bulk_prediction.md": {"bulk": bulk},
     "benchmarks/methods.md": {"methods-table": methods},
     "benchmarks/shift.md": {
         "shift-cost": shift_cost,
