@@ -27,7 +27,7 @@ NEEDED = (
     "bayesnorm/report/maps.html",
     "bayesnorm_command.py",
 )
-PLACES = r"bayesnorm/|bayesnorm_command\.py$|bayesnorm-[\d.]+\.dist-info/"
+PLACES = r"bayesnorm/|bayesnorm_runtime/|bayesnorm_command\.py$|bayesnorm-[\d.]+\.dist-info/"
 
 PROGRAM = """
 import torch

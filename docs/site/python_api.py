@@ -100,9 +100,7 @@ def public_names(topic: Topic) -> list[str]:
     if topic.names:
         return topic.names.split()
     module = importlib.import_module(topic.package)
-    return [
-        name for name, value in vars(module).items() if inspect.isclass(value) and value.__module__ == topic.package
-    ]
+    return [name for name, value in vars(module).items() if inspect.isclass(value) and issubclass(value, Exception)]
 
 
 def first_sentence(topic: Topic, name: str) -> str:
