@@ -119,8 +119,8 @@ def tabular() -> str:
 PARTS = {
     "one network, no samples": "one network, predicted noise only",
     "bayesnorm, one network": "one network, with batch-norm samples",
-    "bayesnorm, no samples": "all members, without samples",
-    "bayesnorm": "all members, with samples (default)",
+    "bayesnorm, no samples": "all networks, without samples",
+    "bayesnorm, networks only": "all networks, with samples",
     "bayesnorm, fast": "`fast=True`",
 }
 """The models that have some of the three sources of uncertainty, and their names in the table of parts."""
@@ -151,23 +151,19 @@ def tabular_pairs() -> str:
         return ""
     scores = {(row["set"], row["model"], row["split"]): row["crps"] for row in results["rows"] if "crps" in row}
     rows = []
-    for name in tabular_sets.SETS:
-        ours, theirs = (
-            {
-                split: value
-                for (names_of_set, who, split), value in scores.items()
-                if (names_of_set, who) == (name, model)
-            }
-            for model in ("bayesnorm", "boosted quantiles")
-        )
-        both = sorted(ours.keys() & theirs.keys())
-        differences = [ours[split] - theirs[split] for split in both]
-        mean = statistics.fmean(differences)
-        error = statistics.stdev(differences) / len(both) ** 0.5
-        share = mean / statistics.fmean(theirs[split] for split in both)
-        verdict = "better" if mean < -2 * error else "worse" if mean > 2 * error else "not significant"
-        rows.append([name, len(both), f"{mean:.4f} ± {error:.4f}", f"{100 * share:.1f}", verdict])
-    return table(["set", "splits", "difference in CRPS", "difference (%)", "verdict (two standard errors)"], rows)
+    for model, words in (("bayesnorm", "default"), ("bayesnorm, networks only", "networks only")):
+        for name in tabular_sets.SETS:
+            both = [n for n in range(1, 6) if (name, model, n) in scores and (name, "boosted quantiles", n) in scores]
+            if len(both) < 2:
+                continue
+            differences = [scores[name, model, n] - scores[name, "boosted quantiles", n] for n in both]
+            mean = statistics.fmean(differences)
+            error = statistics.stdev(differences) / len(both) ** 0.5
+            share = mean / statistics.fmean(scores[name, "boosted quantiles", n] for n in both)
+            verdict = "better" if mean < -2 * error else "worse" if mean > 2 * error else "not significant"
+            rows.append([words, name, len(both), f"{mean:.4f} ± {error:.4f}", f"{100 * share:.1f}", verdict])
+    head = ["bayesnorm", "set", "splits", "difference in CRPS", "difference (%)", "verdict (two standard errors)"]
+    return table(head, rows)
 
 
 def classes() -> str:

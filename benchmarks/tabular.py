@@ -4,8 +4,9 @@
 
 Every model sees only the training rows of the MCBN paper's splits, with the search that a user could do in an
 afternoon:
-- bayesnorm: `BayesNormRegressor()` with its defaults, with `fast=True`, without samples (`method="ensemble"`), and as
-  a single network (`members=1`) with and without samples.
+- bayesnorm: `BayesNormRegressor()` with its defaults, which combine networks, boosted trees and a linear model.
+- networks only: `networks_only=True`; the same with `fast=True`, without samples (`method="ensemble"`), and as a single
+  network (`members=1`) with and without samples.
 - boosted quantiles (scikit-learn): 19 histogram gradient boosters with quantile loss, and one with squared error for
   the mean. Cross-validation chooses the size of trees and leaves. Early stopping on the held-out folds chooses the
   number of trees for the quantiles 0.1, 0.5 and 0.9; the others are interpolated. Then all rows are used. Crossing

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import functools
 import statistics
 from collections.abc import Callable
 from typing import Any
@@ -24,11 +25,11 @@ Fit = Callable[[pd.DataFrame, Classes, int], tuple[Predict, str]]
 """Takes rows, classes (0, 1, ...) and a seed; returns a function for new rows, and what was chosen as text."""
 
 
-def ours(X: pd.DataFrame, y: Classes, seed: int) -> tuple[Predict, str]:
-    """Fit `BayesNormClassifier` with its defaults."""
+def ours(X: pd.DataFrame, y: Classes, seed: int, **options: Any) -> tuple[Predict, str]:
+    """Fit `BayesNormClassifier`."""
     from bayesnorm.tabular import BayesNormClassifier
 
-    return BayesNormClassifier(random_state=seed).fit(X, y).predict_proba, ""
+    return BayesNormClassifier(**options, random_state=seed).fit(X, y).predict_proba, ""
 
 
 def _boosters(X: pd.DataFrame, y: Classes, seed: int) -> tuple[HistGradientBoostingClassifier, str]:
@@ -107,6 +108,7 @@ def logistic(X: pd.DataFrame, y: Classes, seed: int) -> tuple[Predict, str]:
 
 MODELS: dict[str, Fit] = {
     "bayesnorm": ours,
+    "bayesnorm, networks only": functools.partial(ours, networks_only=True),
     "boosting": boosted,
     "boosting, temperature": boosted_calibrated,
     "CatBoost": catboost,

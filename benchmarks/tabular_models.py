@@ -72,10 +72,11 @@ def bayesian_ridge(X: Values, y: Values, seed: int) -> tuple[Predict, str]:
 
 MODELS: dict[str, Fit] = {
     "bayesnorm": ours(),
-    "bayesnorm, fast": ours(fast=True),
-    "bayesnorm, no samples": ours(method="ensemble"),
-    "bayesnorm, one network": ours(members=1),
-    "one network, no samples": ours(members=1, method="ensemble"),
+    "bayesnorm, networks only": ours(networks_only=True),
+    "bayesnorm, fast": ours(fast=True, networks_only=True),
+    "bayesnorm, no samples": ours(method="ensemble", networks_only=True),
+    "bayesnorm, one network": ours(members=1, networks_only=True),
+    "one network, no samples": ours(members=1, method="ensemble", networks_only=True),
     "boosted quantiles": trees.boosted_quantiles,
     "boosted quantiles, conformal": trees.conformal_quantiles,
     "CatBoost": trees.catboost,

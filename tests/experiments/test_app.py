@@ -56,9 +56,10 @@ def test_documents_name_what_exists():
 
 def test_the_wheel_holds_no_experiments():
     build = tomllib.loads((ROOT / "pyproject.toml").read_text())["tool"]["hatch"]["build"]["targets"]
-    assert build == {"wheel": {"packages": ["src/bayesnorm", "src/bayesnorm_command.py"]}}
+    packages = {"bayesnorm", "bayesnorm_command.py", "bayesnorm_runtime"}
+    assert set(build.pop("wheel")["packages"]) == {f"src/{name}" for name in packages}
     results = {path.name for path in (ROOT / "src").iterdir() if not path.name.endswith((".egg-info", "__pycache__"))}
-    assert results == {"bayesnorm", "bayesnorm_command.py"}
+    assert results == packages
     for path in (ROOT / "src").rglob("*.py"):
         for node in ast.walk(ast.parse(path.read_text())):
             names = [alias.name for alias in node.names] if isinstance(node, ast.Import) else []
