@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import dataclasses
 from typing import Any
 
 import numpy as np
@@ -49,7 +50,8 @@ def pool_parts(pool: Pool) -> tuple[dict[str, Tensor], dict[str, Any]]:
     for kind in ("trees", "linear", "tree_scales"):
         models: FoldModels | None = getattr(pool, kind)
         for place, model in enumerate(() if models is None else models.models):
-            arrays |= {f"{kind}.{place}.{name}": array for name, array in vars(model).items()}
+            names = [field.name for field in dataclasses.fields(model)]
+            arrays |= {f"{kind}.{place}.{name}": getattr(model, name) for name in names}
     tensors |= {name: torch.from_numpy(np.ascontiguousarray(array)) for name, array in arrays.items()}
     config = {
         "weights": list(combination.weights),

@@ -3,11 +3,16 @@
 A node is a place in the arrays. Its left child is the next node, so that only the right child is stored. A leaf is its
 own right child and has a threshold below all features, so that every row goes right and stays at the leaf. A prediction
 is then the same few operations for every level of the trees.
+
+For predictions, a feature is replaced by the number of thresholds below it, and a node by one whole number, so that a
+step down a tree reads two numbers. Deep trees come first, so that shallow ones are left out of the last steps.
 """
 
 from __future__ import annotations
 
+import dataclasses
 from dataclasses import dataclass
+from functools import cached_property
 from typing import Any, Self
 
 import numpy as np
@@ -19,7 +24,11 @@ from .column_types import Numbers
 Places = NDArray[np.int32]
 
 # Rows and trees that are predicted together: larger blocks do not fit the processor's cache.
-ROWS, NODES = 512, 2**17
+ROWS, TREES = 512, 128
+
+# Bits of a packed node: its place among the thresholds, its feature, and the distance to the right child.
+PLACE_BITS, FEATURE_BITS = 24, 16
+MOST_NODES = 2**22
 
 # The threshold of leaves, below all features.
 LEAF = -1e150
@@ -90,7 +99,7 @@ class BoostedTrees:
         """Return the outputs of rows of features: (rows, outputs)."""
         result = np.tile(self.baseline, (len(x), 1))
         for rows, trees, leaves in self._leaves(x):
-            values = self.value[leaves]
+            values = self.value.take(leaves)
             for output in range(len(self.baseline)):
                 result[rows, output] += values[self.output[trees] == output].sum(0)
         return result
@@ -101,25 +110,41 @@ class BoostedTrees:
         result = np.zeros((steps + 1, len(x), len(self.baseline)))
         for rows, trees, leaves in self._leaves(x):
             values = self.value[leaves]
-            for tree, output, part in zip(range(trees.start, trees.stop), self.output[trees], values, strict=True):
+            for tree, output, part in zip(trees.tolist(), self.output[trees], values, strict=True):
                 result[tree // count + 1, rows, output] += part
         return np.asarray(result.cumsum(0) + self.baseline)
 
     def _leaves(self, x: Numbers) -> Any:
-        """Yield slices of rows and of trees, and the leaf of each tree for each row."""
-        levels, trees = self.levels, max(1, NODES // ROWS)
-        flat = np.ascontiguousarray(x, dtype=np.float64)
+        """Yield slices of rows, numbers of trees, and the leaf of each of these trees for each of these rows."""
+        packed = self._packed
         for start in range(0, len(x), ROWS):
             rows = slice(start, min(start + ROWS, len(x)))
-            block = flat[rows]
-            offset, cells = np.arange(len(block), dtype=np.int32) * block.shape[1], block.reshape(-1)
-            for first in range(0, len(self.root), trees):
-                some = slice(first, min(first + trees, len(self.root)))
-                at = np.repeat(self.root[some, None], len(block), 1)
-                for _ in range(levels):
-                    stays = cells[offset + self.feature[at]] <= self.threshold[at]
-                    at = np.where(stays, at + 1, self.right[at])
-                yield rows, some, at
+            count = rows.stop - rows.start
+            cells, column = packed.places(x[rows]), np.arange(count)
+            for first in range(0, len(self.root), TREES):
+                trees, depth = packed.order[first : first + TREES], packed.depth[first : first + TREES]
+                at = np.repeat(self.root[trees, None].astype(np.int64), count, 1)
+                for level in range(depth[0]):
+                    part = at[: np.count_nonzero(depth > level)]
+                    node = packed.nodes.take(part, mode="clip")
+                    cell = cells.take((node >> PLACE_BITS & packed.feature_mask) * count + column, mode="clip")
+                    part += np.where(cell < (node & packed.place_mask), 1, node >> PLACE_BITS + FEATURE_BITS)
+                yield rows, trees, at
+
+    @cached_property
+    def _packed(self) -> _PackedNodes:
+        place = np.arange(len(self.feature))
+        leaf = self.right == place
+        features = np.unique(self.feature[~leaf])
+        thresholds = tuple(np.unique(self.threshold[~leaf & (self.feature == feature)]) for feature in features)
+        nodes = (self.right - place).astype(np.int64) << PLACE_BITS + FEATURE_BITS
+        for number, (feature, edges) in enumerate(zip(features, thresholds, strict=True)):
+            chosen = np.flatnonzero(~leaf & (self.feature == feature))
+            # A row goes left if fewer thresholds than this are below its feature; at a leaf, this is 0.
+            nodes[chosen] |= (number << PLACE_BITS) | np.searchsorted(edges, self.threshold[chosen]) + 1
+        depth = _depths(self.right, self.root, MOST_LEVELS)
+        order = np.argsort(-depth, kind="stable")
+        return _PackedNodes(nodes, features, thresholds, order, depth[order])
 
     @property
     def trees_per_step(self) -> int:
@@ -129,11 +154,11 @@ class BoostedTrees:
     @property
     def levels(self) -> int:
         """The largest depth of a tree."""
-        return _depth(self.right, self.root, MOST_LEVELS)
+        return int(_depths(self.right, self.root, MOST_LEVELS).max(initial=0))
 
     def arrays(self) -> dict[str, NDArray[Any]]:
         """Return the arrays by name."""
-        return dict(vars(self))
+        return {field.name: getattr(self, field.name) for field in dataclasses.fields(self)}
 
     @classmethod
     def from_arrays(cls, arrays: dict[str, NDArray[Any]], features: int, outputs: int, name: str) -> Self:
@@ -156,28 +181,61 @@ class BoostedTrees:
         ):
             if len(arrays[part]) != size:
                 refuse(f"{name}.{part}", len(arrays[part]), f"{size} values")
-        leaf = trees.right == place
+        if nodes > MOST_NODES or len(np.unique(trees.feature)) >= 2**FEATURE_BITS:
+            refuse(f"{name}.feature", nodes, f"at most {MOST_NODES:,} nodes of {2**FEATURE_BITS:,} features")
+        leaf, end = trees.right == place, np.append(trees.root, nodes)[np.searchsorted(trees.root, place, "right")]
         checks = {
             "feature": (trees.feature >= 0) & (trees.feature < features),
             "threshold": leaf == (trees.threshold == LEAF),
-            "right": leaf | ((trees.right > place + 1) & (trees.right < nodes)),
             "root": (trees.root >= 0) & (trees.root < nodes) & (np.diff(trees.root, prepend=-1) > 0),
+            "right": leaf | ((trees.right > place + 1) & (trees.right < end)),
             "output": (trees.output >= 0) & (trees.output < outputs),
         }
         for part, good in checks.items():
             if not good.all():
                 refuse(f"{name}.{part}", arrays[part][~good][:1].tolist(), "the values of trees")
-        if _depth(trees.right, trees.root, MOST_LEVELS + 1) > MOST_LEVELS:
+        if _depths(trees.right, trees.root, MOST_LEVELS + 1).max(initial=0) > MOST_LEVELS:
             refuse(f"{name}.right", "deeper trees", f"trees of at most {MOST_LEVELS} levels")
         return trees
 
 
-def _depth(right: Places, root: Places, most: int) -> int:
-    """Return the largest depth of trees, or `most` if one is deeper."""
+@dataclass(frozen=True, eq=False)
+class _PackedNodes:
+    """Nodes as whole numbers.
+
+    Args:
+        nodes: From the lowest bits: the place among the thresholds, the number of the feature, and the distance to the
+            right child.
+        features: The features that trees compare, ascending.
+        thresholds: The thresholds of each of these features, ascending.
+        order: The trees, the deepest first.
+        depth: The depth of each tree, in this order.
+    """
+
+    nodes: NDArray[np.int64]
+    features: Places
+    thresholds: tuple[Numbers, ...]
+    order: NDArray[np.int64]
+    depth: NDArray[np.int64]
+
+    place_mask, feature_mask = 2**PLACE_BITS - 1, 2**FEATURE_BITS - 1
+
+    def places(self, x: Numbers) -> NDArray[np.int64]:
+        """Return the number of thresholds below each feature, feature by feature, as a flat array."""
+        columns = zip(self.features, self.thresholds, strict=True)
+        return np.concatenate(
+            [np.searchsorted(edges, x[:, feature]) for feature, edges in columns] or [np.empty(0, int)]
+        )
+
+
+def _depths(right: Places, root: Places, most: int) -> NDArray[np.int64]:
+    """Return the depth of each tree, at most `most`."""
+    depths = np.zeros(len(root), np.int64)
     at = np.unique(root)
     for level in range(most):
         at = at[right[at] != at]
         if not len(at):
-            return level
+            break
+        depths[np.searchsorted(root, at, "right") - 1] = level + 1
         at = np.unique(np.concatenate([at + 1, right[at]]))
-    return most
+    return depths
