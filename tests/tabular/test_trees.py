@@ -115,6 +115,15 @@ def test_damaged_trees_are_refused(name, change):
         BoostedTrees.from_arrays(arrays | {part: change(arrays[part])}, 4, 1, "trees")
 
 
+def test_a_tree_that_continues_in_another_one_is_refused():
+    x, y = rows(100)
+    trees = _plain(HistGradientBoostingRegressor(max_iter=2, early_stopping=False).fit(x, y), [0])
+    right = trees.right.copy()
+    right[0] = trees.root[1]
+    with pytest.raises(BayesNormError, match=r"trees\.right"):
+        BoostedTrees.from_arrays(trees.arrays() | {"right": right}, 4, 1, "trees")
+
+
 def test_trees_of_endless_depth_are_refused():
     count = 400
     place = np.arange(count)
