@@ -50,6 +50,8 @@ def test_an_identity_of_two_columns_is_exact():
     model = BayesNormRegressor(**ALL).fit(X[:90], y[:90])
     assert weights_of(model)["linear"] > 0.9
     assert np.sqrt(np.mean((model.predict(X[90:]) - y[90:]) ** 2)) < 0.01 * y.std()
+    # The error bars are as small as the errors, not a share of the targets' standard deviation.
+    assert float(model.predict_dist(X[90:]).std.mean()) < 0.01 * y.std()
 
 
 def test_a_kind_that_fails_gets_no_weight_and_weights_sum_to_one(regressor, classifier):

@@ -104,5 +104,5 @@ def test_networks_that_share_the_work_are_trained_less(rows):
     alone, shared = plan_for(rows, 8), plan_for(rows, 8, networks_only=False)
     assert shared.settings == alone.settings
     assert shared.epochs <= 0.8 * alone.epochs
-    assert (shared.scouts, shared.again, shared.curve) == (2, 1, 2)
+    assert (shared.scouts, shared.again, shared.curve) == (2, 1, 5)
     assert plan_for(5_000, 8, networks_only=False) == plan_for(5_000, 8)

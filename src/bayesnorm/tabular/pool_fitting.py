@@ -45,6 +45,9 @@ WEIGHT_ROWS = 4_000
 # Locations of members are at most this many ranges of the targets beyond their ends.
 BEYOND = 0.5
 
+# Errors are at least this share of the standard deviation of the targets, which rounding alone causes.
+LEAST_UNIT = 1e-7
+
 # Tables with fewer cells are fitted by one thread.
 FEW_CELLS = 500_000
 
@@ -164,14 +167,16 @@ def pool_numbers(
         noise=HeteroscedasticGaussian(),
         temperatures=(),
     )
+    # Errors can be far smaller than the targets vary, so the noise is searched in their own size.
+    unit = (location - y).square().mean(0).sqrt().clamp_min(LEAST_UNIT) if fixed is None else torch.ones_like(std)
     choices = []
     for spread in SPREADS:
-        seen = SeenRows(location, within + spread**2 * between, bars[name], target, row_weights)
+        seen = SeenRows(location, within + spread**2 * between, unit * bars[name], target, row_weights)
         choices.append((_least_crps(seen), spread, seen))
     _, spread, seen = min(choices, key=lambda choice: choice[0])
     plain = HeteroscedasticGaussian()
     noise: Any = noise_for(seen, plain) if fixed is None else plain.with_noise(fixed.sqrt())
-    combination = replace(combination, spread=spread, noise=noise)
+    combination = replace(combination, spread=spread, noise=noise.with_noise(noise.noise.to(unit) * unit))
     scales = others.tree_scales if ERROR_BARS[name][1] else None
     pool = Pool(combination, others.trees, others.linear, scales, mean, std)
     predictive = targets.in_own_predictive(seen.predictive(noise))

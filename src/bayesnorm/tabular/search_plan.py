@@ -21,7 +21,7 @@ model. A second round splits the rows into new folds and trains all of them, or 
 in both rounds show how much two members disagree. A given parameter replaces the value in every setting, and several
 given values are tried with every setting. The method "dropout" has dropout in place of batch norm, with rates of 0.02,
 0.05 and 0.1. If boosted trees and a linear model share the work, networks see three quarters of these rows up to
-n = 2,000, there are at most 2 scouting folds and 2 folds of the learning curve, and the
+n = 2,000, there are at most 2 scouting folds and 5 folds of the learning curve, and the
 second round has one member. This takes half of the time, for a CRPS that was 1 % worse on the training rows of boston.
 `fast` uses only the second setting (with a third of the fine bins), half of the rows seen, and 6 members.
 """
@@ -127,7 +127,7 @@ CURVE_FOLDS = ((2_000, 10), (20_000, 2), (float("inf"), 1))
 
 # Up to this number of rows, networks that share the work with trees and a linear model are trained less: the share of
 # the rows that they see, and the largest numbers of scouting folds and of folds of the learning curve.
-SHARED_ROWS, SHARED_SEEN, SHARED_FOLDS = 2_000, 0.75, 2
+SHARED_ROWS, SHARED_SEEN, SHARED_SCOUTS, SHARED_CURVE = 2_000, 0.75, 2, 5
 
 DROPOUT_RATES = (0.02, 0.05, 0.1)
 
@@ -183,8 +183,8 @@ def plan_for(
     seen = min(size.seen[0] * rows, size.seen[1]) / (1 + fast)
     curve = next(folds for most, folds in CURVE_FOLDS if rows <= most)
     if not networks_only and rows <= SHARED_ROWS:
-        seen, curve = SHARED_SEEN * seen, SHARED_FOLDS
-        size = replace(size, scouts=min(size.scouts, SHARED_FOLDS), again=1)
+        seen, curve = SHARED_SEEN * seen, SHARED_CURVE
+        size = replace(size, scouts=min(size.scouts, SHARED_SCOUTS), again=1)
     most = max_epochs or int(min(MOST_EPOCHS, max(10, seen // rows)))
     return SearchPlan(
         settings=tuple(dict.fromkeys(settings)),
