@@ -47,6 +47,15 @@ def test_archives_that_are_no_table(write):
         read(write(bytes(damaged), "t.zip"))
 
 
+@pytest.mark.parametrize("name", ["t.zip", "t.csv"])
+def test_an_archive_whose_table_of_contents_is_elsewhere(write, name):
+    damaged = bytearray(archive(a_csv=LINES))
+    place = damaged.rindex(b"PK\x05\x06") + 16
+    damaged[place] += 50
+    with pytest.raises(InputError, match=r"cannot be unpacked|is a ZIP archive"):
+        read(write(bytes(damaged), name))
+
+
 def test_a_zip_bomb_is_stopped_at_the_size_limit(write):
     packed = archive(t_csv=LINES + "4,z\n" * 2_000_000)
     assert len(packed) < 2**16

@@ -116,7 +116,7 @@ def inside_archive(source: Source) -> Source:
             return source
         try:
             names = zipfile.ZipFile(file).namelist()
-        except (zipfile.BadZipFile, ValueError, NotImplementedError) as error:
+        except (zipfile.BadZipFile, ValueError, NotImplementedError, OSError) as error:
             raise InputError(f"{source} cannot be unpacked ({escape(str(error))}). Compress the file again.") from None
     tables = [name for name in names if not name.endswith("/") and not name.startswith(("__MACOSX/", "."))]
     if len(tables) != 1:

@@ -170,7 +170,7 @@ class Source:
         try:
             archive = zipfile.ZipFile(file)
             part = archive.open(self.member)
-        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, KeyError, ValueError) as error:
+        except (zipfile.BadZipFile, RuntimeError, NotImplementedError, KeyError, ValueError, OSError) as error:
             raise InputError(f"{self} cannot be unpacked ({escape(str(error))}). Compress the file again.") from None
         try:
             with archive, part:
